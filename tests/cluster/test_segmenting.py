@@ -304,6 +304,17 @@ def test_markers_that_are_in_no_void_are_refused(path: Path, client: Client) -> 
             result_of(job)
 
 
+def test_a_voxel_far_outside_is_seen_in_blocks(
+    scan: np.ndarray, tmp_path: Path, client: Client
+) -> None:
+    values = scan.astype(np.float32)
+    values[3, 4, 5] = 1e9
+    path = store(values, tmp_path)
+    expected = hushpore.segment_pores(hushpore.read(path))
+    assert 60 < expected.threshold < 180
+    assert_same(run(path, client, 11), expected)
+
+
 @pytest.mark.parametrize("dtype", [np.int16, np.float32, np.bool_])
 def test_blocks_are_read_of_any_type(
     scan: np.ndarray, tmp_path: Path, client: Client, dtype: Any

@@ -47,7 +47,7 @@ from hushpore.pores.numbering import (
 from hushpore.pores.parallel import KernelThreads
 from hushpore.pores.tables.measures import walls_of
 from hushpore.pores.tables.totals import headline_of, totals_columns
-from hushpore.pores.void.threshold import Rounding, require_steps
+from hushpore.pores.void.threshold import Range, Rounding, narrowed, require_steps
 from hushpore.pores.watershed.merging import (
     find_height,
     middle_of,
@@ -83,6 +83,7 @@ if TYPE_CHECKING:
     from hushpore.pores.settings import PoreSettings
     from hushpore.pores.watershed.graph import BasinGraph
     from hushpore.pores.watershed.merging import Numbering
+    from hushpore.scan.histogram import Histogram
 
 
 class _Basins(NamedTuple):
@@ -239,19 +240,17 @@ class _Segmentation:
         settings, dtype = self.settings, self.volume.dtype.newbyteorder("=")
         is_void, method = dtype.kind == "b", settings.threshold
         is_local = not is_void and settings.is_local
-        wants = isinstance(method, str) and not is_local and not is_void
+        wants = isinstance(method, str) and not is_void
         threshold, local, strict = Threshold(None), None, None
         if not is_void:
             reports = yield from self._slabs("survey", "threshold", 0.08, with_histogram=wants)
             found, histogram = range_of(reports, dtype)
             require_range(self.volume, found.low, found.high, found.bad)
             require_steps(self.volume, found)
-            self.grey_range = float(found.low), float(found.high)
             if wants and histogram is None:
-                reports = yield from self._slabs(
-                    "levels", "threshold", 0.12, low=found.low, high=found.high
-                )
-                histogram = histogram_of(reports)
+                histogram = yield from self._count(found)
+                found, histogram = yield from narrowed(found, histogram, dtype, self._count)
+            self.grey_range = float(found.low), float(found.high)
             if is_local:
                 depth, padding = self.plan.shape[0], self.plan.padding
                 local = local_threshold(self.volume, settings, depth, found, padding)
@@ -450,6 +449,13 @@ class _Segmentation:
             coarser = [(layer, {"level": level}) for layer in range(count_layers(image, level))]
             yield from self.runner.run(f"coarser {level}", "coarser levels", 0.99, coarser)
         return np.concatenate([each["pore_voxels"] for each in reports])
+
+    def _count(self, among: Range) -> Generator[Event, Any, Histogram]:
+        """Count the grey values in the bins of a range."""
+        stage = f"levels {float(among.low)} {float(among.high)}"
+        how = {"low": among.low, "high": among.high}
+        reports = yield from self._slabs(stage, "threshold", 0.12, **how)
+        return histogram_of(reports)
 
     def _slabs(
         self,

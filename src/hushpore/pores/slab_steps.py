@@ -90,7 +90,7 @@ def find_grey_value(work: Work) -> Pass[Grey]:
     values = engine.grey(work.volume, work.slabs, work.timer)
     if values.dtype == np.bool_:
         return Grey(values, Threshold(None))
-    with_histogram = isinstance(settings.threshold, str) and not settings.is_local
+    with_histogram = isinstance(settings.threshold, str)
     (low, high, bad), histogram = yield from engine.survey(values, with_histogram, work.padding)
     rounded = engine.rounded(values, low, high)
     if settings.is_local:

@@ -200,7 +200,9 @@ def threshold_of(
             f"The threshold {threshold:g} is {side} all grey values ({low:g} to {high:g}), so it "
             "separates nothing. Choose a value within that range."
         )
-    are_two = histogram is not None and np.count_nonzero(histogram.counts) == 2
+    are_two = (
+        histogram is not None and histogram.is_exact and np.count_nonzero(histogram.counts) == 2
+    )
     only_values = (float(low), float(high)) if are_two else None
     return Threshold(threshold, problem, only_values, groups)
 

@@ -67,6 +67,8 @@ _CORNERS = 0.75
 
 #: Number of bins for values that are not counted level by level.
 _BINS = 1024
+#: Number of them below which the thumbnail is counted without a few voxels far outside.
+_HIDDEN = 32
 
 
 @dataclass(frozen=True, eq=False)
@@ -203,10 +205,16 @@ def histogram_of(values: Array) -> Histogram:
         above = (values - values.min()).view(f"u{values.dtype.itemsize}")
         counts = np.bincount(above.ravel().astype(np.int64))
         return Histogram(counts, low + np.arange(counts.size, dtype=np.float64))
-    # half precision has fewer numbers than there are bins
-    wide = values.astype(np.promote_types(values.dtype, np.float32))
+    # half precision has fewer numbers than there are bins, and single precision far from zero
+    is_coarse = high - low < 4 * _BINS * np.spacing(np.float32(max(abs(low), abs(high))))
+    wide = values.astype(np.promote_types(values.dtype, np.float64 if is_coarse else np.float32))
     counts, edges = np.histogram(wide, _BINS, (low, high))
-    return Histogram(counts.astype(np.int64), (edges[:-1] + edges[1:]) / 2)
+    found = Histogram(counts.astype(np.int64), (edges[:-1] + edges[1:]) / 2)
+    if ends := found.core(_HIDDEN):
+        # one at a time: the rest may hide others
+        inside = wide[(wide >= ends[0]) & (wide <= ends[1])]
+        return histogram_of(inside) if inside.min() < inside.max() else found
+    return found
 
 
 def _find_padding(small: Thumbnail, volume: Volume) -> tuple[Mask, float | None]:

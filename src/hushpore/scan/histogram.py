@@ -44,6 +44,12 @@ _COARSE = 256
 #: way to the other side, if that is as large a group.
 _GROUP, _GROUP_VOXELS, _VALLEY, _GROUPS_APART = 0.03, 500, 0.7, 0.25
 
+#: Share of the voxels, at either end, that may lie far outside the others.
+_OUTSIDE = 1e-4
+
+#: Width in bins from which counts are smoothed by a Fourier transform: a filter takes longer.
+_WIDE = 200
+
 #: Widths by which counts are smoothed that the range of one side has.
 _WIDTHS = 40
 
@@ -54,12 +60,26 @@ class Histogram:
 
     counts: Int64s  # (bins,), int64
     centers: Float64s  # (bins,), float64: the grey value of each bin
+    is_exact: bool = True  # whether a bin has voxels of one grey value only
 
     def trimmed(self) -> Histogram:
         """Return the histogram without the empty bins at both ends."""
         full = np.flatnonzero(self.counts)
         kept = slice(full[0], full[-1] + 1)
         return Histogram(self.counts[kept], self.centers[kept])
+
+    def core(self, bins: int) -> tuple[float, float] | None:
+        """Return the ends of the range of all voxels but a few, if it has fewer bins than asked.
+
+        A voxel of 1e8, as a reconstruction leaves, would otherwise put all others into one bin.
+        """
+        up_to = np.cumsum(self.counts)
+        few = max(_OUTSIDE * up_to[-1], 1)
+        first = int(np.searchsorted(up_to, few, "right"))
+        last = int(np.searchsorted(up_to, up_to[-1] - few))
+        step = self.centers[1] - self.centers[0]
+        is_wide = last - first + 1 >= bins
+        return None if is_wide else (self.centers[first] - step, self.centers[last] + step)
 
     def share_beyond(self, value: float, bright: bool = False) -> float:
         """Return the fraction of voxels up to a grey value; above it if `bright`."""
@@ -527,6 +547,12 @@ def _smoothed(values: Float64s, spread: float) -> Float64s:
     from scipy import ndimage
 
     smooth: Float64s
+    if spread > _WIDE:
+        # zeros that hold the ends of the filter on either side
+        size = values.size + int(4 * spread)
+        passes = np.exp(-2 * (np.pi * spread * np.fft.rfftfreq(size)) ** 2)
+        smooth = np.fft.irfft(np.fft.rfft(values, size) * passes, size)[: values.size]
+        return smooth
     smooth = ndimage.gaussian_filter1d(values, spread, mode="constant")
     return smooth
 

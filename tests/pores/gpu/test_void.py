@@ -188,7 +188,8 @@ def test_any_floats_are_counted_as_on_the_host(
         with pytest.raises(InputError, match="is constant"):
             GpuGrey(emulated, volume).survey(with_histogram=True)
         return
-    found, histogram = GpuGrey(emulated, volume).survey(with_histogram=True)
+    engine: Any = GpuWhole(emulated, threads, StageTimer())
+    found, histogram = result_of(engine.survey(GpuGrey(emulated, volume), True, None))
     expected, counted = result_of(survey(GreyValues(volume, Slabs(2, 2)), True, threads))
     assert found == expected
     assert histogram is not None
@@ -321,3 +322,16 @@ def test_on_a_gpu_the_air_outside_is_that_of_the_host(name: str, threads: Kernel
     gpu = Gpu.of(choose_backend("cuda"))
     for outside in ("remove", "remove-slicewise"):
         assert_equal(gpu, samples()[name], threads, exterior=outside, ball_radius=3.0)
+
+
+@pytest.mark.parametrize("hot", [(1e8,), (-1e6,), (1e12, -1e9)])
+def test_voxels_far_outside_are_seen_as_on_the_host(
+    emulated: Any, threads: KernelThreads, hot: tuple[float, ...]
+) -> None:
+    emulated.run_threads("forward")
+    values = np.where(smooth((20, 30, 40)) > 0, 300, 1000).astype(np.float32)
+    values += np.random.default_rng(0).normal(0, 20, values.shape).astype(np.float32)
+    values[2, 2, 2 : 2 + len(hot)] = hot
+    found = assert_equal(emulated, Volume(values), threads)
+    assert found.threshold is not None
+    assert 300 < found.threshold < 1000

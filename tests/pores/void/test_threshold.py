@@ -24,7 +24,7 @@ from hushpore.pores.void.threshold import (
     survey,
     window_in_voxels,
 )
-from hushpore.scan.histogram import AUTO, METHODS, find_threshold, two_groups
+from hushpore.scan.histogram import AUTO, METHODS, _smoothed, find_threshold, two_groups
 from hushpore.scan.settings import LOCAL_METHODS
 
 
@@ -502,3 +502,87 @@ def test_a_window_in_one_slice_sees_nothing_of_the_others(threads: KernelThreads
 def test_what_has_no_meaning_with_a_local_threshold_is_refused(setting: str, value: float) -> None:
     with pytest.raises(InputError, match="sauvola"):
         hushpore.segment_pores(uneven_scan(), threshold="sauvola", **{setting: value})
+
+
+#: Values that reconstructions leave in one voxel or a few.
+FAR_OUTSIDE = (1e5, 1e6, 1e8, 1e19, -1e5, -1e6, -1e9)
+
+
+def scan_with(*hot: float, dtype: type = np.float32, seed: int = 0) -> tuple[np.ndarray, float]:
+    """Balls of void in noise, with a few voxels far outside; and the porosity without these."""
+    z, y, x = np.ogrid[:20, :45, :60]
+    balls = ((8, 14, 12, 5), (15, 34, 30, 6), (10, 30, 48, 4))
+    void = np.zeros((20, 45, 60), np.bool_)
+    for *centre, radius in balls:
+        void |= sum((g - c) ** 2 for g, c in zip((z, y, x), centre, strict=True)) <= radius**2
+    noise = np.random.default_rng(seed).normal(0, 20, void.shape)
+    values = np.where(void, 300.0, 1000.0) + noise
+    for k, value in enumerate(hot):
+        values[2, 2 + 3 * k, 2] = value
+    return values.astype(dtype), float(void.mean())
+
+
+@pytest.mark.parametrize("hot", FAR_OUTSIDE)
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.int64])
+def test_one_voxel_far_outside_hides_no_pores(hot: float, dtype: type) -> None:
+    hot = max(min(hot, 2e18), -2e18)
+    image, porosity = scan_with(hot, dtype=dtype)
+    result = hushpore.segment_pores(image)
+    assert result.porosity == pytest.approx(porosity, rel=0.01)
+    np.testing.assert_allclose(result.pores["mean_grey"], 300, atol=3)
+    assert len(result.pores) == 3
+    said = " ".join(note.message for note in result.remarks)
+    assert "only two values" not in said
+    assert "air" not in said
+
+
+@pytest.mark.parametrize("method", ["otsu", "li", "isodata", "sauvola"])
+def test_a_few_voxels_at_both_ends_hide_no_pores_from_any_method(method: str) -> None:
+    image, _ = scan_with(1e8, -1e7, 3e6)
+    plain, _ = scan_with()
+    with_few = hushpore.segment_pores(image, threshold=method, exterior="keep")
+    without = hushpore.segment_pores(plain, threshold=method, exterior="keep")
+    assert with_few.porosity == pytest.approx(without.porosity, rel=0.05)
+
+
+def test_slabs_on_disk_see_no_voxel_far_outside() -> None:
+    image, _ = scan_with(1e8, -1e7)
+    found = []
+    for thickness in (20, 3):
+        values = GreyValues(Volume(image), Slabs(20, thickness, on_disk=thickness < 20))
+        found.append(result_of(survey(values, True, KernelThreads(1))))
+    (whole, counted), (ends, by_slabs) = found
+    assert whole == ends
+    np.testing.assert_array_equal(by_slabs.counts, counted.counts)
+    assert counted.counts.sum() == image.size
+
+
+@pytest.mark.parametrize("pores", [1, 3, 200])
+@pytest.mark.parametrize(("solid", "pore"), [(0.0, 1e-3), (1e8, 1e8 + 16), (-5.0, 7e5)])
+def test_two_values_are_two_values_however_few_have_one(
+    pores: int, solid: float, pore: float
+) -> None:
+    image = np.full((20, 45, 60), solid, np.float32)
+    image.reshape(-1)[100 : 100 + pores] = pore
+    result = hushpore.segment_pores(image, pores_are="bright", exterior="keep")
+    assert result.porosity == pytest.approx(pores / image.size)
+    assert any("has only two values" in note.message for note in result.remarks)
+
+
+def test_two_narrow_groups_are_no_two_values() -> None:
+    image, porosity = scan_with(dtype=np.float64)
+    narrow = np.where(image < 650, 0.1, 0.8) + 1e-6 * image / 1000
+    result = hushpore.segment_pores(narrow)
+    assert result.porosity == pytest.approx(porosity)
+    assert not any("only two values" in note.message for note in result.remarks)
+
+
+def test_one_wide_group_takes_no_time() -> None:
+    """Noise over all of 16 bits was smoothed by filters of tens of thousands of bins."""
+    image = np.random.default_rng(0).integers(0, 60000, (20, 45, 37)).astype(np.uint16)
+    # a Fourier transform smooths as a Gaussian filter does
+    counts = np.bincount(image.ravel(), minlength=60000).astype(np.float64)
+    for spread in (201.0, 999.5):
+        expected = ndimage.gaussian_filter1d(counts, spread, mode="constant", truncate=8)
+        np.testing.assert_allclose(_smoothed(counts, spread), expected, atol=1e-4)
+    assert hushpore.segment_pores(image).porosity == 0

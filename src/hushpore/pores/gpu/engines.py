@@ -14,7 +14,7 @@ from hushpore.pores.gpu.engine import GpuWatershed, Scan
 from hushpore.pores.gpu.void import GpuGrey, GpuParts, mark_outside
 from hushpore.pores.slabs import DeviceStack
 from hushpore.pores.void.components import AIR, SOLID
-from hushpore.pores.void.threshold import Rounding
+from hushpore.pores.void.threshold import Rounding, narrowed
 from hushpore.pores.watershed.basins import SlabWatershed, require_numbers
 from hushpore.pores.watershed.graph import Tables
 
@@ -180,9 +180,16 @@ class GpuWhole(Engine):
     ) -> Pass[tuple[Range, Histogram | None]]:
         """Find the range of all values, and their histogram; waits for the GPU once."""
         with self._timer.stage("threshold", syncs=1):
-            found = values.survey(with_histogram=with_histogram)
+            found, histogram = values.survey(with_histogram=with_histogram)
         yield 1.0
-        return found
+        if histogram is None:
+            return found, None
+
+        def count(among: Range) -> Pass[Histogram]:
+            yield 1.0
+            return values.histogram(among)
+
+        return (yield from narrowed(found, histogram, values.dtype, count))
 
     def rounded(self, values: GpuGrey, low: float, high: float) -> Any:
         """Return the grey values rounded for exact sums, made when they are read."""

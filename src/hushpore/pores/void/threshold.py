@@ -32,6 +32,7 @@ J. Sauvola and M. Pietikäinen (2000), "Adaptive document image binarization", P
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import math
 from dataclasses import dataclass
@@ -58,6 +59,10 @@ if TYPE_CHECKING:
 
 _LEVELS = 1 << 16
 _BINS = 1024
+
+#: Bins of `_BINS` below which all voxels but a few are counted again in a narrower range, bins that
+#: they then have at the least, and the number of times that they are counted.
+_HIDDEN, _FINE, _PASSES = 32, 64, 8
 
 #: Steps of float64, in which thresholds are, that the range of whole numbers has at the least.
 _FEWEST_STEPS = 256
@@ -94,7 +99,8 @@ def make_histogram(values: Array, threads: KernelThreads, among: Range | None = 
     """Count the grey values of an image.
 
     `values`: two axes or more, integer or floating point, finite and not constant. `among`: the
-    range of a larger image that this is a part of: the histograms of its parts add up.
+    range of a larger image that this is a part of: the histograms of its parts add up. Values
+    beyond it count in the bins at its ends.
     """
     among = among or find_range(values, threads)
     low, high, _ = among
@@ -106,11 +112,13 @@ def make_histogram(values: Array, threads: KernelThreads, among: Range | None = 
         counts = np.zeros(bins, np.int64)
         for plane in values[first:last]:
             if exact:
+                # only wider types are counted in a part of their range
+                part = plane if plane.itemsize <= 2 else plane.clip(low, high)
                 # may wrap around in a signed type; its unsigned twin then holds the difference
-                level = (plane - low).view(f"u{plane.itemsize}").astype(np.uint16)
+                level = (part - low).view(f"u{plane.itemsize}").astype(np.uint16)
             else:
                 position = (plane.astype(np.float64) - float(low)) * scale
-                level = np.minimum(position, bins - 1).astype(np.uint16)
+                level = np.clip(position, 0, bins - 1).astype(np.uint16)
             _count(np.ascontiguousarray(level).reshape(-1), counts)
         return counts
 
@@ -165,7 +173,53 @@ def survey(
     require_steps(values.volume, found)
     if not with_histogram:
         return found, None
-    return found, (yield from _count_all(values, found, threads, 0.5, padding))
+    histogram = yield from _count_all(values, found, threads, 0.5, padding)
+    again = functools.partial(_count_all, values, threads=threads, begin=1.0, padding=padding)
+    return (yield from narrowed(found, histogram, values.dtype, again))
+
+
+def narrowed(
+    found: Range,
+    histogram: Histogram,
+    dtype: np.dtype[Any],
+    count: Callable[[Range], Generator[Any, Any, Histogram]],
+) -> Generator[Any, Any, tuple[Range, Histogram]]:
+    """Return range and histogram without the few values far outside that would hide all others.
+
+    `found`, `histogram`: of all values. `count`: counts them again in the bins of another range.
+    """
+    low, high = found.low, found.high
+    if bins_of(dtype, found)[1]:
+        return found, histogram
+    if np.count_nonzero(histogram.counts) == 2:
+        # the voxels with the values at both ends of the range may be all there are
+        at_low = yield from count(Range(low, _beside(low, high, dtype)))
+        at_high = yield from count(Range(_beside(high, low, dtype), high))
+        if at_low.counts[0] + at_high.counts[-1] == histogram.counts.sum():
+            return found, histogram
+    among, narrow, least = found, histogram, _HIDDEN
+    for _ in range(_PASSES):
+        ends = narrow.core(least)
+        if ends is None:
+            return among, dataclasses.replace(narrow, is_exact=False)
+        first, last = (math.floor(ends[0]), math.ceil(ends[1])) if dtype.kind in "iu" else ends
+        among = Range(dtype.type(max(first, low)), dtype.type(min(last, high)))
+        if not among.low < among.high:
+            break
+        narrow, least = (yield from count(among)), _FINE
+        if bins_of(dtype, among)[1]:
+            return among, narrow
+    # all others are the same
+    return found, dataclasses.replace(histogram, is_exact=False)
+
+
+def _beside(end: Any, other: Any, dtype: np.dtype[Any]) -> Any:
+    """Return a value next to an end of a range, toward the other end."""
+    if dtype.kind in "iu":
+        whole = max(1, int(np.spacing(abs(float(end)))))
+        return dtype.type(int(end) + (whole if other > end else -whole))
+    step = max(float(np.spacing(abs(end))), 1e-30 * abs(float(other) - float(end)))
+    return dtype.type(float(end) + math.copysign(step, float(other) - float(end)))
 
 
 def require_steps(volume: Volume, found: Range) -> None:

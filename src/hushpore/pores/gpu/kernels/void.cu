@@ -174,6 +174,8 @@ __global__ void count_bins(
         float value = grey(stored, kind, slope, intercept, on_line, i);
         if (!is_finite(value)) return -1;
         double position = ((double)value - low) * scale;
+        // a few values may lie beyond the range
+        position = position > 0 ? position : 0;
         return position < bins - 1 ? (int)position : bins - 1;
     });
 }
@@ -187,7 +189,8 @@ __global__ void round_grey(
     long long i = (long long)blockIdx.x * blockDim.x + threadIdx.x;
     if (i >= count) return;
     double value = grey(stored, kind, slope, intercept, on_line, i);
-    rounded[i] = (int)rint((value - offset) * steps);
+    // a few values may lie beyond the range
+    rounded[i] = (int)fmin(fmax(rint((value - offset) * steps), -65536.0), 65536.0);
 }
 
 // Mark the void: up to the threshold where the pores are dark, above it where they are bright.
