@@ -146,6 +146,19 @@ def test_text_that_is_no_number_is_refused(text: str) -> None:
         OPTIONS["count"].parse(text)
 
 
+@pytest.mark.parametrize(("text", "value"), [("0,35", 0.35), ("-3,5", -3.5), ("0,500", 0.5)])
+def test_a_number_may_have_a_decimal_comma(text: str, value: float) -> None:
+    threshold = next(each for each in JOBS["pores"].settings.options() if each.name == "threshold")
+    assert threshold.parse(text) == value
+
+
+@pytest.mark.parametrize("text", ["1,500", "12,000", "1,2,3", "1.5,2"])
+def test_a_comma_that_may_separate_thousands_or_numbers_is_refused(text: str) -> None:
+    threshold = next(each for each in JOBS["pores"].settings.options() if each.name == "threshold")
+    with pytest.raises(InputError, match="threshold must be"):
+        threshold.parse(text)
+
+
 @pytest.mark.parametrize("job", JOBS)
 def test_every_setting_of_every_job_explains_itself(job: str) -> None:
     for opt in JOBS[job].settings.options():

@@ -98,6 +98,18 @@ def test_simpleitk_writes_what_is_read(tmp_path, ramp):
         assert (volume.spacing, volume.origin) == ((2, 0.7, 0.5), (3, 2, 1))
 
 
+@pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16", "cp1252"])
+def test_a_sidecar_may_be_saved_by_programs_of_windows(tmp_path, ramp, encoding):
+    path = tmp_path / "scan.raw"
+    path.write_bytes(ramp.astype("<i2").tobytes())
+    stated = {"shape": ramp.shape, "dtype": "<i2", "spacing": 2, "unit": "µm", "operator": "Jürgen"}
+    text = json.dumps(stated, ensure_ascii=False)
+    (tmp_path / "scan.json").write_bytes(text.encode(encoding))
+    volume = read(path)
+    np.testing.assert_array_equal(volume.data, ramp)
+    assert (volume.spacing, volume.unit) == ((2, 2, 2), "um")
+
+
 @pytest.mark.parametrize("sidecar", ["scan.json", "scan.raw.json"])
 def test_a_raw_file_is_read_by_the_json_beside_it(tmp_path, ramp, sidecar):
     (tmp_path / "scan.raw").write_bytes(b"head" + ramp.astype(">i2").tobytes())

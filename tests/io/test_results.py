@@ -255,6 +255,14 @@ def test_columns_are_found_by_name_in_any_order(tmp_path: Path, text: str) -> No
     assert points.dtype == np.float64
 
 
+@pytest.mark.parametrize(
+    "text", ["z;y;x\n1,5;2;3,25\n", "\ufeffz\ty\tx\n1,5\t2\t3,25\n", "z;y;x\n1.5;2;3.25\n"]
+)
+def test_points_may_be_of_a_spreadsheet_with_decimal_commas(tmp_path: Path, text: str) -> None:
+    (tmp_path / "points.csv").write_text(text, encoding="utf-8")
+    np.testing.assert_array_equal(read_points(tmp_path / "points.csv"), [[1.5, 2, 3.25]])
+
+
 def test_points_of_an_image_have_two_coordinates(tmp_path: Path) -> None:
     np.testing.assert_array_equal(read_points(table(tmp_path, "y,x\n1,2\n")), [[1, 2]])
 

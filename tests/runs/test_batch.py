@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -50,6 +51,28 @@ def make_scans(folder: Path, count: int, broken: Sequence[int] = (), side: int =
 def events_of(batch: object) -> tuple[list[object], object]:
     events: list[object] = []
     return events, result_of(batch, events.append)
+
+
+def test_copies_of_a_scan_are_said_to_be_no_independent_samples(tmp_path: Path) -> None:
+    scans = make_scans(tmp_path / "scans", 2)
+    shutil.copy(scans / "scan1.tif", scans / "copy of scan1.tif")
+    for _ in range(2):  # also if the results exist already
+        events, _ = events_of(run_batch(f"{scans}/*.tif", tmp_path / "out", device="cpu"))
+        said = [each.message for each in events if isinstance(each, Note) and each.warning]
+        (copies,) = (text for text in said if "same image" in text)
+        assert copies.startswith("copy of scan1, scan1 hold the same image")
+
+
+def test_masks_without_pores_are_results_of_0_in_a_batch(tmp_path: Path) -> None:
+    for name in ("a", "b", "c"):
+        np.save(tmp_path / f"{name}.npy", np.zeros((9, 10, 11), np.uint8))
+    some = np.zeros((9, 10, 11), np.uint8)
+    some[2:5, 2:5, 2:5] = 1
+    np.save(tmp_path / "c.npy", some)
+    settings = {"measure": JOBS["measure"].settings()}
+    events, batch = events_of(run_batch(f"{tmp_path}/*.npy", tmp_path / "out", settings))
+    assert batch.table["porosity"].tolist() == pytest.approx([0, 0, 27 / 990])
+    assert not any(isinstance(each, Note) and "same image" in each.message for each in events)
 
 
 def test_a_batch_gives_a_result_a_scan_and_a_table_across(tmp_path: Path) -> None:

@@ -95,6 +95,25 @@ def test_groups_are_folders_or_stand_in_a_table(tmp_path: Path) -> None:
         groups_of(paths, ["001", "002"], str(tmp_path / "none.csv"))
 
 
+@pytest.mark.parametrize("separator", [",", ";", "\t"])
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "cp1252", "utf-16"])
+def test_a_table_of_groups_may_be_of_any_spreadsheet(
+    tmp_path: Path, separator: str, encoding: str
+) -> None:
+    rows = [("Name", "Group"), ("001", "Grün"), ("002.tif", "Größe 1")]
+    file = tmp_path / "groups.csv"
+    file.write_bytes("\r\n".join(map(separator.join, rows)).encode(encoding))
+    paths = ["/scans/dry/001.tif", "/scans/wet/002.tif"]
+    assert groups_of(paths, ["001", "002"], str(file)) == ["Grün", "Größe 1"]
+
+
+def test_a_scan_of_two_groups_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "groups.csv"
+    file.write_text("name,group\na.tif,old\na.tif,new\nb.tif,old\nb.tif,old\n")
+    with pytest.raises(InputError, match=r"a\.tif two groups, old and new"):
+        groups_of(["/scans/a.tif"], ["a"], str(file))
+
+
 def test_there_is_a_plot_where_there_is_something_to_plot() -> None:
     assert has_figures(summary())
     assert groups_picture(summary()).startswith(b"\x89PNG")

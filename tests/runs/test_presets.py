@@ -112,6 +112,13 @@ def test_a_mistake_in_a_file_is_explained(tmp_path: Path, text: str, words: str)
         read_settings(file)
 
 
+@pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16", "cp1252"])
+def test_a_settings_file_may_be_saved_by_programs_of_windows(tmp_path: Path, encoding: str) -> None:
+    file = tmp_path / "own.toml"
+    file.write_bytes("# für Gestein\r\n[pores]\r\nminimum_voxels = 27\r\n".encode(encoding))
+    assert read_settings(file)["pores"].to_dict()["minimum_voxels"] == 27
+
+
 def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"gone\.toml cannot be read: No such file"):
         read_settings(tmp_path / "gone.toml")

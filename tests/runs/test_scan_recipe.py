@@ -106,6 +106,9 @@ def test_a_position_needs_an_axis_and_a_number(drying: Path, position: str) -> N
         ("5, .49,4.9e-1 mm", (5, 0.49, 0.49), "mm", "5 x 0.49 x 0.49 mm"),
         ("2 micron", (2, 2, 2), "um", "2 µm"),
         ("0.1inch", (2.54, 2.54, 2.54), "mm", "2.54 mm"),
+        ("15,4um", (15.4, 15.4, 15.4), "um", "15.4 µm"),
+        ("0,500 mm", (0.5, 0.5, 0.5), "mm", "0.5 mm"),
+        ("5; 0,49;0,49 mm", (5, 0.49, 0.49), "mm", "5 x 0.49 x 0.49 mm"),
     ],
 )
 def test_a_voxel_size_that_the_file_does_not_say_can_be_given(
@@ -129,10 +132,21 @@ def test_a_voxel_size_that_differs_from_the_file_is_noted(tmp_path: Path) -> Non
     assert "in the file: 2 x 1 x 1 µm" in volume.notes[-1]
 
 
-@pytest.mark.parametrize("text", ["15.4", "um", "0um", "-1um", "1,um", "3 furlong", "5px", "1;2mm"])
+@pytest.mark.parametrize("text", ["15.4", "um", "0um", "-1um", "1,um", "3 furlong", "5px", "1|2mm"])
 def test_a_voxel_size_that_cannot_be_understood_is_refused(drying: Path, text: str) -> None:
     with pytest.raises(InputError, match="Give one number, or one for each"):
         ScanRecipe(str(drying), voxel_size=text).read()
+
+
+@pytest.mark.parametrize(
+    ("text", "shape"), [("15,4um", (4, 5)), ("1,500um", (3, 4, 5)), ("0,5mm", (4, 5))]
+)
+def test_one_voxel_size_never_becomes_two(
+    tmp_path: Path, text: str, shape: tuple[int, ...]
+) -> None:
+    path = write_image(tmp_path / "scan.tif", Volume(np.zeros(shape, np.uint8)))
+    with pytest.raises(InputError, match=r"ambiguous\. Write a decimal point"):
+        ScanRecipe(str(path), voxel_size=text).read()
 
 
 def test_a_voxel_size_needs_as_many_numbers_as_there_are_axes(drying: Path) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 #: Length units of a Volume in metres.
 METRES = {"m": 1.0, "cm": 1e-2, "mm": 1e-3, "um": 1e-6, "nm": 1e-9}
 
@@ -122,3 +124,19 @@ def readable_bytes(count: float) -> str:
             return f"{count:.3g} {unit}"
         count /= 1000
     return f"{readable_number(count)} TB"
+
+
+def is_thousands(text: str) -> bool:
+    """Return whether the comma of a number may separate thousands: 1,500, but not 0,500."""
+    return bool(re.fullmatch(r"[-+]?[1-9]\d{0,2},\d{3}", text.strip()))
+
+
+def listed(text: str) -> list[str]:
+    """Return the numbers in a text, separated by commas, or by semicolons with decimal commas.
+
+    >>> listed("5, 0.49"), listed("5; 0,49")
+    (['5', '0.49'], ['5', '0.49'])
+    """
+    if ";" in text:
+        return [item.strip().replace(",", ".") for item in text.split(";")]
+    return [item.strip() for item in text.split(",")]

@@ -6,6 +6,7 @@ a formula in a spreadsheet. A path that should be a record can be a pipe without
 
 from __future__ import annotations
 
+import codecs
 import errno
 import os
 import re
@@ -20,6 +21,9 @@ if TYPE_CHECKING:
 #: Largest size of a record, in bytes; one of 8,000 slices has a few megabytes.
 LONGEST_RECORD = 2**26
 
+#: Bytes of a table in which its separator and decimal commas are looked for.
+_SAMPLE = 2**16
+
 #: Largest length of the first line of a table, in bytes.
 LONGEST_LINE = 2**20
 
@@ -33,13 +37,33 @@ def read_text(path: Path, longest: int = LONGEST_RECORD) -> str:
     """Return the text of an untrusted file.
 
     `longest`: largest accepted size, in bytes.
-    Raises OSError if it cannot be read, is a pipe or a device, or is larger; ValueError if it is
-    not UTF-8.
+    Raises OSError if it cannot be read, is a pipe or a device, or is larger.
     """
     require_plain(path)
     if path.stat().st_size > longest:
         raise OSError(errno.EFBIG, f"it is larger than {longest:,} bytes", str(path))
-    return path.read_text(encoding="utf-8")
+    return decoded(path.read_bytes())
+
+
+def decoded(content: bytes) -> str:
+    r"""Return the text of bytes in UTF-8, with or without byte-order mark, UTF-16 or cp1252.
+
+    >>> decoded("\ufeffµm".encode()), decoded("µm".encode("utf-16")), decoded("µm".encode("cp1252"))
+    ('µm', 'µm', 'µm')
+    """
+    encoding = _encoding_of(content)
+    return content.decode(encoding, "strict" if encoding == "utf-8-sig" else "replace")
+
+
+def _encoding_of(content: bytes) -> str:
+    """Return the encoding of a text: that of older programs of Windows if it is not Unicode."""
+    if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        return "utf-16"
+    try:
+        content.decode("utf-8")
+    except UnicodeDecodeError:
+        return "cp1252"
+    return "utf-8-sig"
 
 
 def require_plain(path: Path) -> None:
@@ -50,9 +74,10 @@ def require_plain(path: Path) -> None:
 
 
 def read_table(path: Path, **how: Any) -> pd.DataFrame:
-    """Return an untrusted CSV table.
+    """Return an untrusted CSV table, also one that a spreadsheet of another country saved.
 
-    `how`: as for `pandas.read_csv`.
+    Columns are separated by commas, semicolons or tabs; with the latter two, numbers may have
+    decimal commas. `how`: as for `pandas.read_csv`.
     Raises OSError if it cannot be read or is not a regular file; ValueError if it is not a table,
     or has implausibly many columns.
     """
@@ -61,12 +86,21 @@ def read_table(path: Path, **how: Any) -> pd.DataFrame:
     require_plain(path)
     with path.open("rb") as file:
         start = file.readline(LONGEST_LINE + 1)
-    if len(start) > LONGEST_LINE:
-        raise ValueError(f"its first line is longer than {LONGEST_LINE:,} bytes")
-    if b"\0" in start:
-        raise ValueError("its first line contains zero bytes instead of UTF-8 text")
+        if len(start) > LONGEST_LINE:
+            raise ValueError(f"its first line is longer than {LONGEST_LINE:,} bytes")
+        is_wide = start.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
+        if b"\0" in start and not is_wide:
+            raise ValueError("its first line contains zero bytes instead of text")
+        file.seek(0)
+        content = decoded(file.read(_SAMPLE)).splitlines()
+    separator = max(",;\t", key=content[0].count) if content else ","
+    has_commas = separator != "," and re.search(r"\d,\d", "\n".join(content[1:]))
+    how = {"sep": separator, "decimal": "," if has_commas else ".", **how}
     try:
-        return pd.read_csv(path, **how)
+        try:
+            return pd.read_csv(path, encoding="utf-16" if is_wide else "utf-8-sig", **how)
+        except UnicodeDecodeError:
+            return pd.read_csv(path, encoding="cp1252", encoding_errors="replace", **how)
     except (OverflowError, MemoryError) as error:
         raise ValueError(str(error)) from error
 

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self, Union, get_args, get_origin, get_type_hints
 
 from hushpore.base.errors import InputError
+from hushpore.base.formatting import is_thousands
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -357,11 +358,16 @@ def _exact(value: Any) -> int | None:
 
 
 def _number(text: str) -> int | float:
-    """Return the number in a text; an integer exactly."""
+    """Return the number in a text, also with a decimal comma; an integer exactly.
+
+    Raises ValueError for no number, or one such as 1,500, which may be 1.5 or 1500.
+    """
     try:
         return int(text)
     except ValueError:
-        return float(text)
+        if is_thousands(text):
+            raise
+        return float(text.replace(",", ".") if text.count(",") == 1 else text)
 
 
 def _written(limit: float) -> str:

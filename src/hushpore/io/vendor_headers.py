@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import codecs
 import dataclasses
 import math
 import re
@@ -16,7 +15,7 @@ import numpy as np
 from hushpore.base.errors import InputError
 from hushpore.base.formatting import unit_of
 from hushpore.base.rescaled import Scaled
-from hushpore.base.safe_text import on_one_line, require_plain
+from hushpore.base.safe_text import decoded, on_one_line, require_plain
 from hushpore.io.folders import header_beside
 from hushpore.io.guards import explained_damage
 from hushpore.io.raw import TYPES_BY_BYTES, Layout, volume_of_layout
@@ -55,15 +54,9 @@ def read_sections(path: Path) -> Sections:
     require_plain(path)
     with path.open("rb") as file:
         content = file.read(_LONGEST_HEADER)
-    wide = content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
-    try:
-        text = content.decode("utf-16" if wide else "utf-8-sig")
-    except UnicodeDecodeError:
-        # any bytes are text in Latin-1, which older programs of Windows write
-        text = content.decode("utf-16", errors="replace") if wide else content.decode("latin-1")
     sections: Sections = {}
     block = section = ""
-    for raw in text.splitlines():
+    for raw in decoded(content).splitlines():
         line = raw.strip()
         if line.startswith("{") and line.endswith("}"):
             block, section = line[1:-1].strip().lower(), ""

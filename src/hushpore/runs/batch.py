@@ -17,6 +17,7 @@ from hushpore.base.atomic import new_file, remove_partial
 from hushpore.base.errors import InputError, OutputError
 from hushpore.base.events import Note, Progress, StopEarly
 from hushpore.base.safe_text import as_csv, encodable, read_text
+from hushpore.io.folders import shortened
 from hushpore.io.results import write_json
 from hushpore.jobs import JOBS, check_chain, is_one_image, load
 from hushpore.runs.batch_groups import (
@@ -240,6 +241,9 @@ def _run(
         if note := note_on_units(table):
             yield Note(note, warning=True)
     _write_control(folder, tasks, states)
+    for names in _copies(tasks, states):
+        text = f"{shortened(names)} hold the same image, so they are no independent samples. "
+        yield Note(f"{text}Leave all but one of them out.", warning=True)
     return Batch(folder, tuple(states.values()), table)
 
 
@@ -304,6 +308,19 @@ def _write_control(folder: Path, tasks: Sequence[Task], states: Mapping[str, Sta
             as_csv(table, part)
         with new_file(folder / CHART, overwrite=True) as part:
             part.write_bytes(control_chart(table))
+
+
+def _copies(tasks: Sequence[Task], states: Mapping[str, State]) -> Iterator[list[str]]:
+    """Yield the names of scans that have the same fingerprint."""
+    alike: dict[tuple[Any, ...], list[str]] = {}
+    for task in tasks:
+        record = task.provenance() if states[task.name].state in ("done", "skipped") else None
+        # masks without pores may well be equal
+        if record is not None and _result(record).get("porosity") != 0:
+            given = record["jobs"][0]["input"].items()
+            key = tuple(value for name, value in given if name.startswith("blake2b"))
+            alike.setdefault(key, []).append(task.name)
+    yield from (names for key, names in alike.items() if key and len(names) > 1)
 
 
 def _row(task: Task, state: State) -> dict[str, Any]:

@@ -52,7 +52,7 @@ def groups_of(paths: Sequence[str], names: Sequence[str], groups: str) -> list[s
     Raises
     ------
     InputError
-        If the file cannot be read, or has not these columns.
+        If the file cannot be read, has not these columns, or gives a scan two groups.
     """
     if groups == FOLDER:
         return [Path(path).parent.name for path in paths]
@@ -65,12 +65,17 @@ def groups_of(paths: Sequence[str], names: Sequence[str], groups: str) -> list[s
             f"The groups cannot be read from {file}: {error}. Name a CSV file with the columns "
             "name and group, or 'folder'."
         ) from error
+    table.columns = [str(column).strip().lower() for column in table]
     if not {"name", "group"} <= set(table):
         raise InputError(
-            f"Groups need a table with the columns name and group; {file} has "
-            f"{', '.join(map(str, table))}."
+            f"Groups need a table with the columns name and group; {file} has {', '.join(table)}."
         )
-    known = dict(zip(table["name"].str.strip(), table["group"].str.strip(), strict=True))
+    known: dict[str, str] = {}
+    for name, group in zip(table["name"].str.strip(), table["group"].str.strip(), strict=True):
+        if known.setdefault(name, group) != group:
+            raise InputError(
+                f"{file} gives {name} two groups, {known[name]} and {group}. Keep one of them."
+            )
     return [
         next((known[key] for key in (name, Path(path).name) if key in known), "")
         for path, name in zip(paths, names, strict=True)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar, cast
 
 from hushpore.base.errors import InputError
 from hushpore.base.events import result_of
-from hushpore.base.formatting import METRES, readable_unit, unit_of
+from hushpore.base.formatting import METRES, is_thousands, listed, readable_unit, unit_of
 from hushpore.device.backend import choose_backend
 from hushpore.io import choose, describe, is_on_disk, is_uneven, read, resample_evenly
 from hushpore.io.flatten import flattened
@@ -38,9 +38,13 @@ if TYPE_CHECKING:
 GIVEN = "set by the user"
 
 _NUMBER = r"(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?"
+_COMMA = _NUMBER.replace(r"\.", "[.,]")  # also with a decimal comma
 #: Placeholder for the name of the scan in names of files that belong to it.
 _PATTERN = re.compile(r"\{name(?:%(?P<end>[^{}]+))?\}")
-_VOXEL_SIZE = re.compile(rf"(?P<numbers>{_NUMBER}(?:\s*,\s*{_NUMBER})*)\s*(?P<unit>[^\W\d_]+)")
+_VOXEL_SIZE = re.compile(
+    rf"(?P<numbers>{_NUMBER}(?:\s*,\s*{_NUMBER})*|{_COMMA}(?:\s*;\s*{_COMMA})+)"
+    r"\s*(?P<unit>[^\W\d_]+)"
+)
 
 
 @dataclass(frozen=True)
@@ -227,7 +231,17 @@ def with_voxel_size(volume: Volume, text: str) -> Volume:
     """
     found = _VOXEL_SIZE.fullmatch(text.strip())
     unit = None if found is None else unit_of(found["unit"])
-    numbers = [] if found is None else [float(number) for number in found["numbers"].split(",")]
+    stated = "" if found is None else found["numbers"]
+    if re.fullmatch(r"\d+,\d+", stated):
+        # one number with a decimal comma, or two
+        if volume.n_spatial == 2 or is_thousands(stated):
+            raise InputError(
+                f"The voxel size {text!r} is ambiguous. Write a decimal point "
+                f"({text.replace(',', '.')}), or semicolons between the axes "
+                f"({text.replace(',', ';')})."
+            )
+        stated = stated.replace(",", ".")
+    numbers = [float(number) for number in listed(stated)] if stated else []
     if unit is None or unit[0] not in METRES or not all(0 < number < inf for number in numbers):
         raise InputError(
             f"{text!r} is not a voxel size. Give one number, or one for each of z,y,x, and a unit "

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from hushpore.base.errors import InputError
-from hushpore.base.formatting import readable_number
+from hushpore.base.formatting import listed, readable_number
 from hushpore.base.settings import Settings, option
 from hushpore.pores.settings import PoreSettings, shared, unused_of_transport
 
@@ -163,8 +164,13 @@ class PhaseSettings(Settings):
 
         Raises InputError if one is not a number.
         """
+        if re.fullmatch(r"[-+]?0,\d+", self.thresholds.strip()):
+            raise InputError(
+                f"The thresholds {self.thresholds!r} may be one grey value or two. Write one with "
+                "a point, 0.5, and two with a semicolon, '0; 5'."
+            )
         found = []
-        for word in self.thresholds.split(",") if self.thresholds.strip() else []:
+        for word in listed(self.thresholds) if self.thresholds.strip() else []:
             try:
                 value = float(word)
             except ValueError:
