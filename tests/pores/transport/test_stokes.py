@@ -53,10 +53,10 @@ def test_the_flow_between_two_walls_is_exact_for_any_width(width: int) -> None:
     assert found.permeability == pytest.approx(share * width**2 / 12, rel=1e-3)
 
 
-@pytest.mark.parametrize("sides", [(8, 8), (4, 24), (10, 20)])
+@pytest.mark.parametrize("sides", [(1, 1), (2, 2), (3, 3), (2, 5), (8, 8), (4, 24), (10, 20)])
 def test_the_permeability_of_a_duct_is_that_of_its_series(sides: tuple[int, int]) -> None:
     found = solve(np.ones((6, *sides), np.bool_))
-    assert found.permeability == pytest.approx(duct(*sides), rel=0.02)
+    assert found.permeability == pytest.approx(duct(*sides), rel=0.01)
 
 
 @pytest.mark.parametrize("radius", [10, 15])
@@ -82,7 +82,7 @@ def test_the_permeability_of_a_cubic_array_of_spheres_is_the_published_one(
     cell = across[:, None, None] + across[:, None] + across > radius**2
     found = solve(np.concatenate([cell] * cells), periodic=True)
     expected = edge**3 / (6 * math.pi * radius * drag)
-    assert found.permeability == pytest.approx(expected, rel=0.04)
+    assert found.permeability == pytest.approx(expected, rel=0.05)
 
 
 def test_voxels_may_be_longer_along_an_axis() -> None:
@@ -105,6 +105,13 @@ def test_flow_is_conserved_and_pressure_falls_along_each_axis() -> None:
     # along the axis the mean is 1; sideways there is flow as well
     assert (found.speed.mean((1, 2)) > 0.98).all()
     assert 1 > found.profile[0] > found.profile[10] > found.profile[-1] > 0
+
+
+def test_halving_the_voxels_hardly_changes_the_permeability_of_narrow_pores() -> None:
+    void = blobs((32, 32, 32), 0.3, seed=3)
+    fine = void.repeat(2, axis=0).repeat(2, axis=1).repeat(2, axis=2)
+    found, finer = solve(void), solve(fine, spacing=(0.5, 0.5, 0.5))
+    assert found.permeability == pytest.approx(finer.permeability, rel=0.1)
 
 
 def test_double_the_edges_have_four_times_the_permeability() -> None:
