@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 
 import numpy as np
@@ -117,6 +118,147 @@ def test_axes_of_length_one_are_dropped_and_labels_name_the_others(tmp_path, rng
     volume = read(tmp_path / "scan.h5")
     assert volume.axes == "czyx"
     np.testing.assert_array_equal(volume.data, values[0, ..., 0])
+
+
+def named_by_labels(data, names):
+    for axis, name in enumerate(names):
+        data.dims[axis].label = name
+
+
+def named_by_tags(data, names):
+    data.attrs["axistags"] = json.dumps({"axes": [{"key": name} for name in names]})
+
+
+def named_by_nexus(data, names):
+    data.parent.attrs.update({"signal": "data", "axes": list(names)})
+
+
+def named_by_scales(data, names):
+    for axis, name in enumerate(names):
+        scale = data.parent.create_dataset(name, data=3 + 0.5 * np.arange(data.shape[axis]))
+        scale.attrs["units"] = "um"
+        scale.make_scale()
+        data.dims[axis].attach_scale(scale)
+
+
+def named_by_a_word(data, names):
+    data.attrs["axes"] = names
+
+
+@pytest.mark.parametrize("chunks", [None, (2, 3, 4, 2)])
+@pytest.mark.parametrize("names", ["zyxc", "xyzc", "tyzx", "czyx"])
+@pytest.mark.parametrize(
+    "name", [named_by_labels, named_by_tags, named_by_nexus, named_by_scales, named_by_a_word]
+)
+def test_axes_have_the_names_that_the_file_gives(tmp_path, rng, name, names, chunks):
+    stored = rng.random((5, 6, 7, 2)).astype("f4")
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        name(file.create_dataset("entry/data", data=stored, chunks=chunks), names)
+    volume = describe(tmp_path / "a.h5")[-1]
+    axes = "".join(sorted(names, key="tczyx".index))
+    truth = stored.transpose([names.index(axis) for axis in axes])
+    assert volume.axes == axes
+    np.testing.assert_array_equal(volume.data[...], truth)
+    for key in [1, (slice(None), 2), (0, slice(None, None, -2), slice(1, 4)), (..., -1)]:
+        np.testing.assert_array_equal(volume.data[key], truth[key])
+    np.testing.assert_array_equal(read(tmp_path / "a.h5").data, truth)
+    if name is named_by_scales:
+        assert (volume.spacing, volume.unit) == ((0.5, 0.5, 0.5), "um")
+
+
+def test_a_voxel_size_follows_its_axes(tmp_path, rng):
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        data = file.create_dataset("data", data=rng.random((7, 6, 5)))
+        data.attrs.update({"axes": "xyz", "element_size_um": [0.5, 0.7, 2.0]})
+    volume = read(tmp_path / "a.h5")
+    assert (volume.shape, volume.spacing) == ((5, 6, 7), (2, 0.7, 0.5))
+
+
+@pytest.mark.parametrize(
+    ("shape", "dtype", "axes"),
+    [
+        ((20, 30, 2), "f4", "cyx"), ((20, 30, 3), "f4", "cyx"), ((5, 20, 30, 2), "u1", "czyx"),
+        ((5, 20, 30, 4), "f8", "czyx"), ((2, 5, 20, 30, 2), "f4", "tczyx"),
+        ((20, 9, 3), "f4", "zyx"), ((2, 3, 20, 30), "u1", "tzyx"),
+    ],
+)  # fmt: skip
+def test_a_few_values_for_each_pixel_are_channels(tmp_path, rng, shape, dtype, axes):
+    stored = (100 * rng.random(shape)).astype(dtype)
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        file["data"] = stored
+    volume = read(tmp_path / "a.h5")
+    assert volume.axes == axes
+    truth = np.moveaxis(stored, -1, axes.index("c")) if "c" in axes else stored
+    np.testing.assert_array_equal(volume.data, truth)
+
+
+@pytest.mark.parametrize(
+    ("shape", "attributes"),
+    [((20, 30, 3), {}), ((5, 20, 30, 4), {}), ((3, 20, 30), {"IMAGE_SUBCLASS": "IMAGE_TRUECOLOR"})],
+)
+def test_colour_pictures_are_refused_and_left_out(tmp_path, ramp, shape, attributes):
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        file["picture"] = np.ones(shape, np.uint8)
+        file["picture"].attrs.update(attributes)
+    with pytest.raises(InputError, match=r"/picture \(a colour picture; grey values are needed\)"):
+        read(tmp_path / "a.h5")
+    with h5py.File(tmp_path / "a.h5", "a") as file:
+        file["scan"] = ramp
+    np.testing.assert_array_equal(read(tmp_path / "a.h5").data, ramp)
+
+
+def imaris(path, values, extent, unit="um", padded=(8, 8, 8), **more):
+    """A file as Imaris writes it: padded to whole chunks, with its lengths as single letters."""
+
+    def letters(value):
+        return np.array([letter.encode("latin-1") for letter in str(value)], "S1")
+
+    stored = np.zeros(padded, values.dtype)
+    stored[tuple(map(slice, values.shape))] = values
+    with h5py.File(path, "w") as file:
+        for level in (0, 1):
+            group = file.create_group(f"DataSet/ResolutionLevel {level}/TimePoint 0/Channel 0")
+            kept = stored[:: level + 1]
+            group.create_dataset("Data", data=kept, chunks=(2, 4, 4), compression="gzip")
+            for axis, n in zip("ZYX", values[:: level + 1].shape, strict=True):
+                group.attrs[f"ImageSize{axis}"] = letters(more.get(axis, n))
+        image = file.create_group("DataSetInfo/Image")
+        for axis, length in enumerate(extent):
+            image.attrs[f"ExtMin{axis}"] = letters(-1)
+            image.attrs[f"ExtMax{axis}"] = letters(length - 1)
+        image.attrs["Unit"] = letters(unit)
+        file.create_dataset("Thumbnail/Data", data=np.zeros((256, 1024), "u1"))
+    return path
+
+
+@pytest.mark.parametrize(("unit", "known"), [("um", "um"), ("mm", "mm"), ("ells", None)])
+def test_an_image_of_imaris_has_its_size_without_padding(tmp_path, ramp, unit, known):
+    (volume,) = describe(imaris(tmp_path / "a.ims", ramp, (3.5, 4.2, 10), unit))
+    np.testing.assert_array_equal(volume.data[...], ramp)
+    np.testing.assert_array_equal(volume.data[-1], ramp[-1])
+    np.testing.assert_array_equal(read(tmp_path / "a.ims").data, ramp)
+    if known:
+        assert (volume.unit, volume.notes) == (known, [])
+        assert volume.spacing == pytest.approx((2, 0.7, 0.5))
+    else:
+        assert "2 x 0.7 x 0.5 in the unknown unit 'ells'" in volume.notes[0]
+
+
+def test_an_image_of_imaris_that_is_larger_than_its_data_is_refused(tmp_path, ramp):
+    with pytest.raises(InputError, match="damaged"):
+        read(imaris(tmp_path / "a.ims", ramp, (3, 3, 3), X=9))
+
+
+@pytest.mark.parametrize("order", ["<", ">"])
+def test_values_of_bigdataviewer_have_no_sign(tmp_path, rng, order):
+    values = rng.integers(0, 65536, (4, 6, 7)).astype("u2")
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        file["t00000/s00/0/cells"] = values.astype("i2").astype(f"{order}i2")
+        file["t00000/s00/1/cells"] = values[::2].astype("i2")
+        file["s00/resolutions"] = np.ones((2, 3))
+    (volume,) = read_all(tmp_path / "a.h5")
+    assert volume.dtype == np.uint16
+    np.testing.assert_array_equal(volume.data, values)
 
 
 @pytest.mark.parametrize("name", ["exchange/theta", "exchange/rotation_angle", "theta"])

@@ -290,3 +290,61 @@ def test_simpleitk_writes_what_is_read(tmp_path, ramp):
         volume = read(tmp_path / "a.nrrd")
         np.testing.assert_array_equal(volume.data, ramp)
         assert (volume.spacing, volume.origin) == ((2, 0.7, 0.5), (3, 2, 1))
+
+
+def nrrd_by_hand(path, values, lines, sizes, encoding="utf-8"):
+    head = f"NRRD0005\ntype: short\ndimension: {len(sizes)}\nendian: little\nencoding: raw\n"
+    head += f"sizes: {' '.join(map(str, sizes))}\n{lines}\n\n"
+    path.write_bytes(head.encode(encoding) + values.astype("<i2").tobytes())
+    return read(path)
+
+
+ALONG_AXES = "(0.5,0,0) (0,0.7,0) (0,0,2)"
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        f"space: LPS\nkinds: list domain domain domain\nspace directions: none {ALONG_AXES}",
+        f"space: LPS\nspace directions: none {ALONG_AXES}",
+        "kinds: stub space space space\nspacings: nan 0.5 0.7 2",
+    ],
+)
+def test_an_axis_that_is_not_spatial_is_not_taken_for_x(tmp_path, ramp, lines):
+    volume = nrrd_by_hand(tmp_path / "a.nrrd", ramp, lines, [1, 7, 6, 5])
+    assert (volume.axes, volume.spacing, volume.unit) == ("zyx", (2, 0.7, 0.5), "mm")
+    np.testing.assert_array_equal(volume.data, ramp)
+
+
+def test_an_axis_that_is_not_spatial_has_several_values_a_voxel(tmp_path, ramp):
+    lines = f"space: LPS\nspace directions: none {ALONG_AXES}"
+    with pytest.raises(InputError, match="7 values a voxel"):
+        nrrd_by_hand(tmp_path / "a.nrrd", ramp, lines, [7, 6, 5, 1])
+
+
+@pytest.mark.parametrize(
+    ("lines", "sizes", "axes", "spacing"),
+    [
+        ("kinds: domain domain time\nspacings: 0.5 0.7 3", [7, 6, 5], "tyx", (0.7, 0.5)),
+        ("kinds: space space space list", [7, 3, 2, 5], "tzyx", (1, 1, 1)),
+        ("", [7, 3, 2, 5], "tzyx", (1, 1, 1)),
+    ],
+)
+def test_an_axis_behind_the_spatial_ones_is_time(tmp_path, ramp, lines, sizes, axes, spacing):
+    lines = lines or "content: a"
+    volume = nrrd_by_hand(tmp_path / "a.nrrd", ramp, lines, sizes)
+    assert (volume.axes, volume.spacing) == (axes, spacing)
+    np.testing.assert_array_equal(volume.data, ramp.reshape(sizes[::-1]))
+
+
+@pytest.mark.parametrize(("sign", "encoding"), [("µ", "utf-8"), ("µ", "latin-1"), ("μ", "utf-8")])
+@pytest.mark.parametrize(
+    "field", ["spacings: 0.5 0.7 2\nunits: {0} {0} {0}",
+              "space dimension: 3\nspace directions: (0.5,0,0) (0,0.7,0) (0,0,2)\n"
+              "space units: {0} {0} {0}"],
+)  # fmt: skip
+def test_the_sign_of_micro_is_read_in_any_encoding(tmp_path, ramp, sign, encoding, field):
+    lines = field.format(f'"{sign}m"')
+    volume = nrrd_by_hand(tmp_path / "a.nrrd", ramp, lines, [7, 6, 5], encoding)
+    assert (volume.spacing, volume.unit, volume.notes) == ((2, 0.7, 0.5), "um", [])
+    np.testing.assert_array_equal(volume.data, ramp)

@@ -11,6 +11,7 @@ from hushpore.base.errors import InputError
 from hushpore.io import kind_of, read
 from hushpore.io.raw import layout_by_name, why_misfit
 from hushpore.io.raw_guess import guess_layout
+from hushpore.runs.scan_recipe import with_voxel_size
 
 
 def scan(shape=(40, 64, 64), dtype=np.uint16):
@@ -90,8 +91,9 @@ CASES = [
     ("bread_7x6x5_16bit_signed.vol", "<i2", None),
     ("bread 7x6x5 float32 BE.raw", ">f4", None),
     ("bread-7x6x5-32bit.bin", "<f4", None),
-    ("x_7_6_5_02214nm.raw", "<u2", (2214, "nm")),
-    ("scan_7X6X5_uint8_12.5um.dat", "u1", (12.5, "um")),
+    ("x_7_6_5_voxel_02214nm.raw", "<u2", (2214, "nm")),
+    ("scan_7X6X5_uint8_12.5um_px.dat", "u1", (12.5, "um")),
+    ("scan_7X6X5_0.5mm_Al_vx12p5um.raw", "<u2", (12.5, "um")),
     ("2026-01-05_7x6x5.raw", "<f8", None),
     ("sample3_7_6_5_8bit_big_endian.raw", "u1", None),
     ("7x6x5_ushort_big-endian.raw", ">u2", None),
@@ -109,6 +111,26 @@ def test_shape_and_type_are_those_of_the_name(tmp_path, ramp, name, dtype, size)
     assert "guessed from the file name" in volume.notes[-1]
     expected = (1.0, "pixel") if size is None else size
     assert (volume.spacing[0], volume.unit) == expected
+
+
+@pytest.mark.parametrize(
+    ("name", "said", "flag"),
+    [
+        ("foam_7x6x5_16bit_500um_Cu.raw", "500um", "500um"),
+        ("core_5mm_7x6x5_16bit_2um.raw", "5mm and 2um", "2um"),
+        ("bread_7x6x5_16bit_0.5mm_Al_12um.raw", "0.5mm and 12um", "12um"),
+        ("bread_7x6x5_16bit_12p5µm.raw", "12p5µm", "12.5um"),
+    ],
+)
+def test_a_length_that_is_not_called_that_of_a_voxel_is_said_and_not_used(
+    tmp_path, ramp, name, said, flag
+):
+    ramp.tofile(tmp_path / name)
+    volume = read(tmp_path / name)
+    assert volume.unit == "pixel"
+    assert f"The name gives {said}, but" in volume.notes[0]
+    assert f"--voxel-size {flag}," in volume.notes[0]
+    assert with_voxel_size(volume, flag).unit in ("um", "mm")
 
 
 @pytest.mark.parametrize("extra", [-1, 1])

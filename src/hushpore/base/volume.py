@@ -420,7 +420,7 @@ def _default_axes(shape: tuple[int, ...]) -> str:
             f"got {n}, shape {tuple(shape)}."
         )
     # otherwise a colour photograph would be accepted as a stack 3 pixels wide
-    if n == 3 and shape[-1] in (3, 4) and min(shape[:2]) > 16:
+    if n > 2 and shape[-1] in (3, 4) and min(shape[-3:-1]) > 16:
         raise InputError(
             f"Shape {tuple(shape)} looks like a colour photograph (RGB), but grey values are "
             "needed. Convert it first, for example with skimage.color.rgb2gray. If it is a stack, "

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import math
+import re
 import threading
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
@@ -35,6 +37,10 @@ _SIZES = {
 }  # fmt: skip
 _UNITS = ("unit", "units")
 _NO_SIZE = "The file gives no voxel size; the voxel size is not known."
+_ORDER = "tczyx"
+#: Numbers of the levels in Imaris and BigDataViewer; 0 is the image, the others are copies of it.
+_LEVEL = re.compile(r"/DataSet/ResolutionLevel (\d+)/.*|/t\d+/s\d+/(\d+)/cells")
+_SMALLEST_PICTURE = 16  # pixels along an edge, above which a last axis of 2 to 4 holds samples
 _SMALLEST_PLANE = 4  # pixels along an edge, below which a data set is a table
 _MOST_CACHED = 256_000_000  # maximum size of a cached layer of chunks, in bytes
 
@@ -42,20 +48,21 @@ _MOST_CACHED = 256_000_000  # maximum size of a cached layer of chunks, in bytes
 class _Dataset(DiskArray):
     """A data set as a lazy array; caches the newest layer of chunks for slice-by-slice reading.
 
-    `place`: name of the data set in the file. `kept`: for each axis in the file, whether it is an
-    axis of the array; the others have length 1.
+    `place`: name of the data set in the file. `order`: the axis in the file of each axis of the
+    array; the others are read at their first position. `lengths`: length of each axis in the file,
+    without the padding behind it. `dtype`: data type of the values.
     """
 
-    def __init__(self, path: Path, place: str, stored: Any, kept: Sequence[bool]) -> None:
-        shape = tuple(int(n) for n, keep in zip(stored.shape, kept, strict=True) if keep)
-        super().__init__(shape, np.dtype(stored.dtype).newbyteorder("="))
-        self._path, self._place, self._kept = path, place, tuple(kept)
-        self._stored_shape = tuple(int(n) for n in stored.shape)
+    def __init__(
+        self, path: Path, place: str, stored: Any, order: Sequence[int], lengths: Sequence[int],
+        dtype: Any,
+    ) -> None:  # fmt: skip
+        super().__init__(tuple(lengths[axis] for axis in order), np.dtype(dtype).newbyteorder("="))
+        self._path, self._place = path, place
+        self._order, self._lengths = tuple(order), tuple(lengths)
         chunks = stored.chunks
         # chunk sizes, used by `slabs` and dask
-        self.chunks = None if chunks is None else tuple(
-            int(n) for n, keep in zip(chunks, kept, strict=True) if keep
-        )  # fmt: skip
+        self.chunks = None if chunks is None else tuple(int(chunks[axis]) for axis in order)
         self._lock = threading.Lock()
         self._layer: tuple[int, Array] | None = None
 
@@ -73,25 +80,27 @@ class _Dataset(DiskArray):
 
     def _read(self, keys: Sequence[Any]) -> Array:
         h5py = _library()
-        given = iter(_whole_keys(keys, self.ndim))
-        wanted: list[Any] = []
-        within: list[Any] = []
-        for length, keep in zip(self._stored_shape, self._kept, strict=True):
-            key = next(given) if keep else 0
+        wanted: list[Any] = [0] * len(self._lengths)
+        within: dict[int, slice] = {}
+        for axis, key in zip(self._order, _whole_keys(keys, self.ndim), strict=True):
+            places = range(self._lengths[axis])
             if not isinstance(key, slice):
-                wanted.append(range(length)[int(key)])
+                wanted[axis] = places[int(key)]
                 continue
             # h5py cannot read slices with a negative step
-            places = range(length)[key]
-            ends = (min(places), max(places) + 1) if places else (0, 0)
-            wanted.append(slice(*ends))
-            within.append(slice(None, None, places.step))
+            places = places[key]
+            wanted[axis] = slice(min(places), max(places) + 1) if places else slice(0)
+            within[axis] = slice(None, None, places.step)
         try:
             with h5py.File(self._path, "r") as file:
                 found = np.asarray(file[self._place][tuple(wanted)])
         except OSError as error:
             raise _damaged(self._path, error) from error
-        return np.ascontiguousarray(found[tuple(within)], self.dtype)
+        in_file = sorted(within)
+        found = found[tuple(within[axis] for axis in in_file)]
+        # `within` has the order of the array
+        found = found.transpose([in_file.index(axis) for axis in within])
+        return np.ascontiguousarray(found, self.dtype)
 
     def read_into(self, values: Array) -> Iterator[int]:
         """Fill an array of this shape; see `DiskArray`."""
@@ -163,10 +172,14 @@ def _open(file: Any, path: Path) -> list[Volume]:
     places.sort(key=lambda place: (rank.get(place, len(rank)), -file[place].size, place))
     for place in places:
         stored = file[place]
+        if _is_copy(place, file):
+            continue
         if place.rpartition("/")[2].lower() in _NO_SCAN:
             left_out.append(f"{place} (flat or dark field)")
         elif stored.external or (stored.is_virtual and not _in_folder(stored, path)):
             left_out.append(f"{place} (its values lie in other files)")
+        elif _are_colours(stored):
+            left_out.append(f"{place} (a colour picture; grey values are needed)")
         elif _are_projections(stored):
             projections.append(place)
         else:
@@ -219,39 +232,122 @@ def _in_folder(stored: Any, path: Path) -> bool:
     return all(each.resolve().parent == root and each.is_file() for each in others)
 
 
+def _is_copy(place: str, file: Any) -> bool:
+    """Whether a data set is a coarser copy or a thumbnail, in a file of Imaris or BigDataViewer."""
+    found = _LEVEL.fullmatch(place)
+    is_thumbnail = place.startswith("/Thumbnail/") and "DataSetInfo" in file
+    return is_thumbnail or (found is not None and int(found[1] or found[2]) > 0)
+
+
+def _are_colours(stored: Any) -> bool:
+    """Whether a data set has red, green and blue on its last axis, by its attributes or shape."""
+    if _text(stored.attrs.get("IMAGE_SUBCLASS")).startswith("IMAGE_TRUECOLOR"):
+        return True
+    return (
+        _has_samples(stored) and stored.shape[-1] > 2 and stored.dtype.kind in "ui"
+        and not any(_letters(stored))
+    )  # fmt: skip
+
+
+def _has_samples(stored: Any) -> bool:
+    """Whether the last axis has a few values for each pixel of an image."""
+    shape = stored.shape
+    return len(shape) > 2 and 1 < shape[-1] < 5 and min(shape[-3:-1]) > _SMALLEST_PICTURE
+
+
 def _volume(stored: Any, place: str, path: Path) -> Volume:
-    axes, kept = _axes(stored)
-    values = _Dataset(path, place, stored, kept)
+    axes, order = _axes(stored)
+    lengths, known = [int(n) for n in stored.shape], _imaris(stored)
+    if known:
+        lengths = known.pop("lengths")
+    # BigDataViewer stores unsigned values as signed ones
+    is_viewer = (
+        place.endswith("/cells") and _LEVEL.fullmatch(place) and stored.dtype.str[1:] == "i2"
+    )
+    values = _Dataset(path, place, stored, order, lengths, np.uint16 if is_viewer else stored.dtype)
     n_spatial = 3 if axes.endswith("zyx") else 2
-    found = _voxel_size(stored, kept, n_spatial)
+    found = known or _voxel_size(stored, order[-n_spatial:])
     notes = found.pop("notes", []) if found else [_NO_SIZE]
     if stored.id.get_storage_size() == 0 and not stored.is_virtual and stored.chunks:
         notes.append(f"No values were ever written to {place}: it holds its fill value only.")
     return Volume(values, axes=axes, name=place.strip("/"), notes=notes, **(found or {}))
 
 
-def _axes(stored: Any) -> tuple[str, list[bool]]:
-    """Return the axes as letters of ``tczyx``, and whether each axis of the file is among them."""
-    kept = [length > 1 for length in stored.shape]
+def _imaris(stored: Any) -> dict[str, Any]:
+    """Return lengths without padding, spacing and unit of an image of Imaris; otherwise empty."""
+    group, info = stored.parent.attrs, stored.file.get("DataSetInfo/Image")
+    if info is None or "ImageSizeX" not in group or len(stored.shape) != 3:
+        return {}
+    lengths = [int(_joined(group[f"ImageSize{axis}"])) for axis in "ZYX"]
+    if any(not 0 < n <= stored_n for n, stored_n in zip(lengths, stored.shape, strict=True)):
+        raise ValueError(f"an image of {lengths} voxels in a data set of {stored.shape}")
+    known: dict[str, Any] = {"lengths": lengths, "notes": []}
+    with suppress(KeyError, ValueError):
+        extents = [[float(_joined(info.attrs[f"Ext{end}{axis}"])) for axis in (2, 1, 0)]
+                   for end in ("Min", "Max")]  # fmt: skip
+        steps = [abs(high - low) / n for low, high, n in zip(*extents, lengths, strict=True)]
+        unit = _joined(info.attrs.get("Unit", "um"))
+        size = in_one_unit([float(f"{step:.12g}") for step in steps], [unit] * 3)
+        if size is not None and min(steps) > 0 and math.isfinite(max(steps)):
+            return known | {"spacing": size[0], "unit": size[1]}
+        known["notes"] = unitless_notes(steps, unit)
+    return known | {"notes": known["notes"] or [_NO_SIZE]}
+
+
+def _axes(stored: Any) -> tuple[str, list[int]]:
+    """Return the axes as letters of ``tczyx``, and the axis in the file of each."""
+    kept = [axis for axis, length in enumerate(stored.shape) if length > 1]
     # keep at least two axes, even of length 1
-    for axis in reversed(range(len(kept))):
-        if sum(kept) < 2:
-            kept[axis] = True
-    names = [label for label, keep in zip(_labels(stored), kept, strict=True) if keep]
-    count = sum(kept)
-    if all(names) and len(set(names)) == count and names[-2:] == ["y", "x"]:
-        stated = "".join(names)
-        if set(stated[: -(3 if stated.endswith("zyx") else 2)]) <= set("tc"):
-            return stated, kept
-    return ("tczyx"[-count:] if count != 4 else "tzyx"), kept
+    for axis in reversed(range(len(stored.shape))):
+        if len(kept) < 2 and axis not in kept:
+            kept = sorted([*kept, axis])
+    letters = _letters(stored)
+    names = [letters[axis] for axis in kept]
+    if {"y", "x"} <= set(names) <= set(_ORDER) and len(set(names)) == len(names):
+        order = sorted(kept, key=lambda axis: _ORDER.index(letters[axis]))
+        return "".join(letters[axis] for axis in order), order
+    count = len(kept)
+    if _has_samples(stored) and count > 2 and not any(names):
+        return {3: "cyx", 4: "czyx", 5: "tczyx"}[count], (
+            [kept[0], kept[-1], *kept[1:-1]] if count == 5 else [kept[-1], *kept[:-1]]
+        )
+    return (_ORDER[-count:] if count != 4 else "tzyx"), kept
 
 
-def _labels(stored: Any) -> list[str]:
-    """Return the letter of each axis; empty for axes without a label in the file."""
-    labels = [str(stored.dims[axis].label or "").lower()[:1] for axis in range(len(stored.shape))]
-    if not any(labels):
-        labels = [name.lower()[:1] for name in _nexus_axes(stored)]
-    return labels if len(labels) == len(stored.shape) else [""] * len(stored.shape)
+def _letters(stored: Any) -> list[str]:
+    """Return the letter of each axis; empty for axes without a name in the file."""
+    return [name.lower()[:1] for name, _ in _named(stored)]
+
+
+def _named(stored: Any) -> list[tuple[str, Any]]:
+    """Return the name of each axis and the data set of its positions; empty or None without one.
+
+    From dimension labels and scales, else axis tags (ilastik), else an attribute ``axes``, also of
+    the NXdata group.
+    """
+    found = []
+    for axis in range(len(stored.shape)):
+        scales = list(stored.dims[axis].values())
+        name = str(stored.dims[axis].label or "")
+        name = name or (scales[0].name.rpartition("/")[2] if scales else "")
+        found.append((name, scales[0] if scales else None))
+    if any(name for name, _ in found):
+        return found
+    names = _tagged(stored) or _nexus_axes(stored)
+    if len(names) != len(found):
+        return [("", None)] * len(found)
+    return [(name, stored.parent.get(name) if name.strip(".") else None) for name in names]
+
+
+def _tagged(stored: Any) -> list[str]:
+    """Return the axes in an attribute of the data set: JSON of ilastik, or ``zyx`` or ``z:y:x``."""
+    with suppress(ValueError, KeyError, TypeError):
+        return [str(axis["key"]) for axis in json.loads(_text(stored.attrs["axistags"]))["axes"]]
+    found = stored.attrs.get("axes", "")
+    if isinstance(found, np.ndarray) and found.size > 1:
+        return [_text(each) for each in found]
+    words = re.findall(r"\w+", _text(found))
+    return list(words[0]) if len(words) == 1 else words
 
 
 def _nexus_axes(stored: Any) -> list[str]:
@@ -265,9 +361,12 @@ def _nexus_axes(stored: Any) -> list[str]:
     return [_text(each) for each in np.atleast_1d(found)]
 
 
-def _voxel_size(stored: Any, kept: Sequence[bool], n_spatial: int) -> dict[str, Any] | None:
-    """Return spacing and unit from attributes of the data set or its groups, or from NeXus axes."""
-    without: list[str] = []
+def _voxel_size(stored: Any, spatial: Sequence[int]) -> dict[str, Any] | None:
+    """Return spacing and unit from attributes of the data set or its groups, or from its axes.
+
+    `spatial`: the axes in the file along z, y, x.
+    """
+    n_spatial, without = len(spatial), list[str]()
     for holder in (stored, stored.parent, stored.file["/"]):
         for name, implied in _SIZES.items():
             if name not in holder.attrs:
@@ -278,24 +377,24 @@ def _voxel_size(stored: Any, kept: Sequence[bool], n_spatial: int) -> dict[str, 
             beside = [f"{name}_{word}" for word in _UNITS] + list(_UNITS)
             if len(sizes) not in (1, 3, n_spatial):
                 continue
-            steps = ([float(size) for size in sizes] * n_spatial)[:3][-n_spatial:]
+            in_file = ([float(size) for size in sizes] * n_spatial)[:3][-n_spatial:]
+            steps = [in_file[sorted(spatial).index(axis)] for axis in spatial]
             unit = implied or _first_text(holder.attrs, beside)
             size = in_one_unit(steps, [unit] * n_spatial)
             if size is not None:
                 return {"spacing": size[0], "unit": size[1]}
             without = without or unitless_notes(steps, "" if unit_of(unit) else unit)
-    names = [name for name, keep in zip(_nexus_axes(stored), kept, strict=False) if keep]
-    size = in_one_unit(*along) if (along := _nexus_steps(stored, names[-n_spatial:])) else None
-    if size is not None and len(size[0]) == n_spatial:
+    named = _named(stored)
+    size = in_one_unit(*along) if (along := _steps([named[axis][1] for axis in spatial])) else None
+    if size is not None:
         return {"spacing": size[0], "unit": size[1]}
     return {"notes": without} if without else None
 
 
-def _nexus_steps(stored: Any, names: Sequence[str]) -> tuple[list[float], list[str]] | None:
-    """Return distance and unit along each NeXus axis; None if any is not an even axis."""
+def _steps(positions: Sequence[Any]) -> tuple[list[float], list[str]] | None:
+    """Return distance and unit along each axis by its positions; None if any is not even."""
     steps, units = [], []
-    for name in names:
-        axis = stored.parent.get(name) if name not in (".", "") else None
+    for axis in positions:
         if axis is None or len(getattr(axis, "shape", ())) != 1 or axis.shape[0] < 2:
             return None
         places = np.asarray(axis[:2], float)
@@ -305,7 +404,7 @@ def _nexus_steps(stored: Any, names: Sequence[str]) -> tuple[list[float], list[s
             return None
         steps.append(float(f"{step:.12g}"))
         units.append(_text(axis.attrs.get("units", "?")))
-    return (steps, units) if steps else None
+    return steps, units
 
 
 def _first_text(attributes: Any, names: Sequence[str]) -> str:
@@ -316,6 +415,14 @@ def _text(value: Any) -> str:
     if isinstance(value, np.ndarray):
         value = value.ravel()[0] if value.size else ""
     return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value or "")
+
+
+def _joined(value: Any) -> str:
+    """Return a text of Imaris, which stores each letter by itself."""
+    found = np.asarray(value).ravel().tolist()
+    return b"".join(
+        each if isinstance(each, bytes) else str(each).encode() for each in found
+    ).decode()
 
 
 def _damaged(path: Path, error: Exception) -> InputError:

@@ -186,7 +186,7 @@ _TYPES = {
     "f4": ("float",),
     "f8": ("double",),
 }
-_SPATIAL = ("domain", "space", "")  # values of ``kinds`` for spatial axes
+_SPATIAL = ("domain", "space", "???", "none", "")  # values of ``kinds`` for spatial axes
 _NRRD_NO_UNIT = "The header gives no unit; millimetres are assumed, as in 3D Slicer."
 _NO_SIZE = "The header gives no voxel size; the voxel size is not known."
 
@@ -205,15 +205,48 @@ def open_nrrd(path: Path) -> Volume:
         with path.open("rb") as file:
             header: dict[str, Any] = dict(nrrd.read_header(_fields(file)))
             start = file.tell()
+        axes = _nrrd_axes(path, header)
         layout = _layout(path, header, start)
-        known = _geometry(header, len(layout.shape))
-    return volume_of_layout(layout, path, **known)
+        known = _geometry(header, 3 if axes.endswith("zyx") else 2)
+    return volume_of_layout(layout, path, axes=axes, **known)
+
+
+def _nrrd_axes(path: Path, header: dict[str, Any]) -> str:
+    """Return the axes in C order; an axis of length one that is not spatial is dropped.
+
+    Raises InputError if an axis that is not spatial comes before another one in the file.
+    """
+    sizes = [int(size) for size in header["sizes"]]
+    kinds = [str(each or "").lower() for each in header.get("kinds") or [""] * len(sizes)]
+    directions = header.get("space directions")
+    lost = [False] * len(sizes)
+    if directions is not None and len(directions) == len(sizes):
+        lost = [row is None or not np.isfinite(np.asarray(row, float)).any() for row in directions]
+    other = [kind not in _SPATIAL or none for kind, none in zip(kinds, lost, strict=True)]
+    if len(sizes) - sum(other) > 1:
+        kept = [axis for axis, size in enumerate(sizes) if size > 1 or not other[axis]]
+        for name in ("sizes", "space directions", "spacings", "units", "kinds"):
+            if (found := header.get(name)) is not None and len(found) == len(sizes):
+                header[name] = [found[axis] for axis in kept]
+        sizes, other = [sizes[axis] for axis in kept], [other[axis] for axis in kept]
+        kinds = [kinds[axis] for axis in kept]
+    if any(other[:-1]):
+        kind = kinds[other.index(True)] or "no direction"
+        raise InputError(
+            f"{path.name} has {sizes[other.index(True)]} values a voxel ({kind}), but one is "
+            "needed. Save each component as an image of its own."
+        )
+    count = len(sizes)
+    if other[-1]:
+        return "tzyx"[-count:] if count > 3 else "tyx"
+    return "" if count > 3 else "zyx"[-count:]
 
 
 def _fields(file: BinaryIO) -> Iterator[bytes]:
     """Yield the lines of a header up to its end: an empty line, or the start of a list of files."""
     for line in file:
-        yield line
+        # pynrrd would drop the sign of micro, in UTF-8 or Latin-1
+        yield re.sub(b"\xc2\xb5|\xce\xbc|\xb5", b"u", line)
         if not line.strip() or re.match(rb"data ?file: *LIST", line):
             return
 
@@ -224,12 +257,6 @@ def _layout(path: Path, header: Mapping[str, Any], start: int) -> Layout:
     if kind is None:
         raise InputError(f"{path.name} holds {stated!r} values; grey values are needed.")
     sizes = [int(size) for size in header["sizes"]]
-    kinds = [str(each or "").lower() for each in header.get("kinds") or [""] * len(sizes)]
-    if kinds and kinds[0] not in _SPATIAL and sizes[0] > 1:
-        raise InputError(
-            f"{path.name} has {sizes[0]} values a voxel ({kinds[0]}), but one is needed. Save each "
-            "component as an image of its own."
-        )
     encoding = str(header.get("encoding", "raw")).lower()
     if encoding not in ("raw", "gzip", "gz"):
         raise InputError(
@@ -268,9 +295,8 @@ def _layout(path: Path, header: Mapping[str, Any], start: int) -> Layout:
     return Layout(data, offset + max(skip, 0), dtype, shape, compressed, is_exact=True)
 
 
-def _geometry(header: Mapping[str, Any], n_axes: int) -> dict[str, Any]:
-    """Return voxel size, origin and notes for the last three axes of the array, in C order."""
-    n_spatial = min(n_axes, 3)
+def _geometry(header: Mapping[str, Any], n_spatial: int) -> dict[str, Any]:
+    """Return voxel size, origin and notes for the last axes of the array, in C order."""
     directions = header.get("space directions")
     notes: list[str] = []
     origin: tuple[float, ...] = ()

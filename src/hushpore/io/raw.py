@@ -8,7 +8,7 @@ import math
 import os
 import re
 import zlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -63,7 +63,10 @@ _TYPE_WORDS = {
 #: Data type by bytes per voxel, for names without a data type.
 TYPES_BY_BYTES = {1: "u1", 2: "u2", 4: "f4", 8: "f8"}
 _BIG = r"be|big(?:[_-]?endian)?|msb"
-_VOXEL = re.compile(r"(?<![\d.])(\d+(?:[.,p]\d+)?)[_-]?(nm|um|µm|μm|micron|mm)(?![a-z])", re.I)
+_LENGTH = re.compile(r"(?<![\d.])(\d+(?:[.,p]\d+)?)[_-]?(nm|um|µm|μm|micron|mm)(?![a-z])", re.I)
+_OF_VOXELS = r"(?:vox(?:el)?s?|vx|px|pix(?:el)?s?)(?:[_-]?size)?"
+#: A length beside a word for voxels, before or after it.
+_BESIDE = re.compile(rf"{_OF_VOXELS}[_=-]?$", re.I), re.compile(rf"[_-]?{_OF_VOXELS}", re.I)
 
 
 @dataclass(frozen=True)
@@ -75,6 +78,7 @@ class NamedLayout:
     states_type: bool  # True: data type from the name; False: only from the size of the file
     spacing: float | None = None
     unit: str = ""
+    lengths: tuple[str, ...] = ()  # other lengths in the name, which may be those of anything
 
 
 def layout_by_name(path: Path) -> NamedLayout | None:
@@ -97,11 +101,17 @@ def layout_by_name(path: Path) -> NamedLayout | None:
         kind = stated or TYPES_BY_BYTES.get(each)
         if rest or kind is None or int(kind[1:]) != each:
             continue
-        length = _VOXEL.search(stem)
-        if length is None:
-            return NamedLayout(shape, order + kind, stated is not None)
-        number = float(re.sub("[,p]", ".", length[1]))
-        return NamedLayout(shape, order + kind, stated is not None, number or None, length[2])
+        named = NamedLayout(shape, order + kind, stated is not None)
+        lengths = list(_LENGTH.finditer(stem))
+        of_voxels = [
+            length
+            for length in lengths
+            if _BESIDE[0].search(stem[: length.start()]) or _BESIDE[1].match(stem[length.end() :])
+        ]
+        if len(of_voxels) != 1:
+            return replace(named, lengths=tuple(length[0] for length in lengths))
+        number = float(re.sub("[,p]", ".", of_voxels[0][1]))
+        return replace(named, spacing=number or None, unit=of_voxels[0][2])
     return None
 
 
@@ -194,7 +204,20 @@ def _open_by_name(path: Path) -> Volume:
         length = f"{named.spacing:g} {readable_unit(unit)}"
         note += f" The voxel size ({length}) is also from the name."
         known["notes"] = [note]
+    elif named.lengths:
+        known["notes"].insert(
+            0,
+            f"The name gives {' and '.join(named.lengths)}, but does not call it the size of a "
+            f"voxel; the voxel size is not known. If it is, set it: --voxel-size "
+            f"{in_flag(named.lengths[-1])}, or in napari the field Voxel size.",
+        )
     return volume_of_layout(Layout(path, 0, dtype, named.shape), path, **known)
+
+
+def in_flag(length: str) -> str:
+    """Return a length of a file name as the flag takes it."""
+    number, unit = _LENGTH.findall(length)[0]
+    return f"{float(re.sub('[,p]', '.', number)):g}{(unit_of(unit) or (unit,))[0]}"
 
 
 def open_raw_as(

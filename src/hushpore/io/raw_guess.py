@@ -13,7 +13,7 @@ import numpy as np
 from hushpore.base.errors import HushporeError
 from hushpore.base.safe_text import read_text
 from hushpore.io.folders import HEADERS, RAW
-from hushpore.io.raw import layout_by_name
+from hushpore.io.raw import in_flag, layout_by_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -66,6 +66,8 @@ def guess_layout(path: Path) -> RawGuess:
     named = layout_by_name(path)
     if named is not None:
         voxel = f"{named.spacing:g}{named.unit}" if named.spacing else ""
+        if len(named.lengths) == 1:
+            voxel = in_flag(named.lengths[0])  # the user sees and confirms it
         kind = np.dtype(named.dtype)
         return _guess(named.shape, kind, 0, "the file name", voxel)
     sources = itertools.chain(

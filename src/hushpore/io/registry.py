@@ -168,12 +168,15 @@ _READERS: dict[str, Reader] = {
         title="HDF5",
         matches=lambda start, path: start.startswith(b"\x89HDF\r\n\x1a\n"),
         read="hushpore.io.hdf5:open_hdf5",
-        patterns=("*.h5", "*.hdf5", "*.hdf", "*.nxs", "*.nx"),
+        patterns=("*.h5", "*.hdf5", "*.hdf", "*.nxs", "*.nx", "*.ims"),
         package="h5py",
         extra="formats",
         understood="every data set of 2 to 5 axes is a series, that of Data Exchange and NeXus "
-        "first; projections are named and left out; compressions of h5py and hdf5plugin",
-        voxel_size="`element_size_um`, `voxel_size`, `pixel_size` with a unit, axes of NXdata",
+        "first; axes by labels, scales, `axistags` or NXdata; Imaris without its padding, "
+        "BigDataViewer; projections and colours are named and left out; compressions of h5py "
+        "and hdf5plugin",
+        voxel_size="`element_size_um`, `voxel_size`, `pixel_size` with a unit, axes of NXdata, "
+        "scales, the extent of Imaris",
     ),
     "txm": Reader(
         title="Zeiss TXM",

@@ -108,3 +108,30 @@ def test_an_image_that_the_compressed_bytes_cannot_hold_is_refused(tmp_path, rng
     dataset.save_as(path)
     with pytest.raises(InputError, match="crafted to fill the memory"):
         read(path)
+
+
+@pytest.mark.parametrize(
+    ("kind", "first", "entries"),
+    [
+        ("US", 0, 2 * np.arange(2000) + 7),
+        ("HU", 100, np.arange(1900)),
+        ("US", 0, np.arange(2000) ** 2 // 100),
+    ],
+)
+def test_a_table_of_grey_values_is_applied_if_it_is_a_line(tmp_path, rng, kind, first, entries):
+    values = rng.integers(100, 1900, (6, 7)).astype(np.uint16)
+    path = slice_of(tmp_path, values)
+    dataset = pydicom.dcmread(path)
+    del dataset.RescaleSlope, dataset.RescaleIntercept, dataset.RescaleType
+    table = pydicom.Dataset()
+    table.add_new(0x00283002, "US", [len(entries), first, 16])
+    table.ModalityLUTType = kind
+    table.add_new(0x00283006, "US", entries.tolist())
+    dataset.ModalityLUTSequence = pydicom.Sequence([table])
+    dataset.save_as(path)
+    volume = read(path)
+    is_line = len(set(np.diff(entries))) == 1
+    truth = pydicom.pixels.apply_modality_lut(values, dataset) if is_line else values
+    np.testing.assert_array_equal(volume.array(), truth)
+    assert volume.metadata.get("value_unit") == ("HU" if kind == "HU" else None)
+    assert any("Modality LUT" in note for note in volume.notes) == (not is_line)

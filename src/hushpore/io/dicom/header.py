@@ -42,12 +42,13 @@ _UNCOMPRESSED = ("1.2.840.10008.1.2", "1.2.840.10008.1.2.1", "1.2.840.10008.1.2.
 _TAGS = [
     "BitsAllocated", "BitsStored", "Columns", "DoseGridScaling", "GridFrameOffsetVector", "HighBit",
     "ImageOrientationPatient", "ImagePositionPatient", "ImageType", "ImagerPixelSpacing",
-    "InstanceNumber", "Modality", "NominalScannedPixelSpacing", "NumberOfFrames",
-    "PerFrameFunctionalGroupsSequence", "PhotometricInterpretation", "PixelPaddingRangeLimit",
-    "PixelPaddingValue", "PixelRepresentation", "PixelSpacing", "RescaleIntercept", "RescaleSlope",
-    "RescaleType", "Rows", "SOPInstanceUID", "SamplesPerPixel", "SeriesDescription",
-    "SeriesInstanceUID", "SeriesNumber", "SharedFunctionalGroupsSequence", "SliceLocation",
-    "SliceThickness", "SpacingBetweenSlices", "WindowCenter", "WindowWidth",
+    "InstanceNumber", "Modality", "ModalityLUTSequence", "NominalScannedPixelSpacing",
+    "NumberOfFrames", "PerFrameFunctionalGroupsSequence", "PhotometricInterpretation",
+    "PixelPaddingRangeLimit", "PixelPaddingValue", "PixelRepresentation", "PixelSpacing",
+    "RescaleIntercept", "RescaleSlope", "RescaleType", "Rows", "SOPInstanceUID",
+    "SamplesPerPixel", "SeriesDescription", "SeriesInstanceUID", "SeriesNumber",
+    "SharedFunctionalGroupsSequence", "SliceLocation", "SliceThickness", "SpacingBetweenSlices",
+    "WindowCenter", "WindowWidth",
 ]  # fmt: skip
 # number of the pixel data element in its group: data type of float pixel data
 _FLOATS = {0x0008: "f4", 0x0009: "f8"}
@@ -307,7 +308,10 @@ def _slices(header: Header, encoding: Encoding) -> list[Slice]:
     shared = first(header, "SharedFunctionalGroupsSequence")
     frames = header.get("PerFrameFunctionalGroupsSequence") or []
     offsets = numbers(header.get("GridFrameOffsetVector"))
-    facts = _facts(header)
+    table = first(header, "ModalityLUTSequence")
+    line = None if table is None else _line_of(table)
+    kind_of_table = "" if table is None else str(table.get("ModalityLUTType", ""))
+    facts = {**_facts(header), "curved": table is not None and line is None}
     slices = []
     for frame in range(n_frames):
         own = frames[frame] if frame < len(frames) else None
@@ -325,8 +329,9 @@ def _slices(header: Header, encoding: Encoding) -> list[Slice]:
             else:
                 position = None
         rescale = "PixelValueTransformationSequence"
-        slope = value("RescaleSlope", rescale)
-        intercept = value("RescaleIntercept", rescale)
+        slope, intercept = line or (
+            value(name, rescale) for name in ("RescaleSlope", "RescaleIntercept")
+        )
         scaling = {
             "RescaleSlope": slope,
             "RescaleIntercept": intercept,
@@ -365,12 +370,23 @@ def _slices(header: Header, encoding: Encoding) -> list[Slice]:
                         name for name, stated in scaling.items()
                         if stated is not None and not numbers(stated)
                     ],
-                    "calibrated": (slope is not None and facts["modality"] == "CT")
-                    or str(value("RescaleType", rescale)) == "HU",
+                    "calibrated": (
+                        slope is not None and line is None and facts["modality"] == "CT"
+                    ) or "HU" in (str(value("RescaleType", rescale)), kind_of_table),
                 },
             )
         )  # fmt: skip
     return slices
+
+
+def _line_of(table: Any) -> tuple[float, float] | None:
+    """Return slope and intercept of a Modality LUT (PS3.3 C.11.1), or None if it is no line."""
+    described, data = numbers(table.get("LUTDescriptor")), table.get("LUTData")
+    values = np.frombuffer(data, "<u2") if isinstance(data, bytes) else np.asarray(data)
+    steps = np.diff(values.astype(np.float64))
+    if len(described) != 3 or not steps.size or steps[0] <= 0 or np.ptp(steps):
+        return None
+    return float(steps[0]), float(values[0] - steps[0] * described[1])
 
 
 def _lookup(header: Header, own: Any, shared: Any) -> Lookup:

@@ -154,6 +154,11 @@ def _contradictions(slices: Sequence[Slice]) -> list[str]:
         notes.append(
             f"{_files(unscaled)}: {names} is not a number and was ignored; check the grey values."
         )
+    if curved := [each for each in slices if each.facts["curved"]]:
+        notes.append(
+            f"{_files(curved)}: the table of grey values in the header (Modality LUT) is no "
+            "straight line and was not applied; thresholds are those of the stored values."
+        )
     if zero := [each for each in slices if each.facts["zero_frames"]]:
         notes.append(f"{_files(zero)}: NumberOfFrames is 0; the file was read as one image.")
     odd = [each for each in slices if not _is_usual(each)]
