@@ -44,6 +44,7 @@ TINY: dict[str, dict[str, Any]] = {
     "denoise_set12": {"SETTINGS": {"steps": 1}},
     "denoise_step": {"PAIRS": 1, "WARM_UP": 0, **STEP},
     "first_call": {"ROUNDS": 1, "SHAPE": (8, 16, 16)},
+    "detection": {"EDGE": 60, "SEEDS": 1, "BALLS": 30, "KINDS": {"sharp": {"near": 3.1}}},
     "flow_intervals": {"RADII": (5.2,), "NOISES": (0.05,)},
     "flow_peers": {"EDGE": 40, "ROCKS": 1, "PORES": 50, "pores.ROCK": 24},
     "live_overhead": {

@@ -125,6 +125,7 @@ OF_THE_WHOLE: list[dict[str, Any]] = [
     {"tortuosity": True},
     {"transport": "diffusion", "periodic_sides": True},
     {"intervals": True},
+    {"detection_limit": True},
     {"measured_porosity": 40.0},
     {"subvoxel_porosity": True},
     {"subvoxel_porosity": True, "void_grey": 60.0, "solid_grey": 180.0},

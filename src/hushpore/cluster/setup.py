@@ -249,6 +249,7 @@ def _of_the_whole(settings: PoreSettings) -> str:
         "a measured porosity (measured_porosity)": settings.measured_porosity is not None,
         "sub-voxel porosity (subvoxel_porosity)": settings.subvoxel_porosity,
         "intervals (intervals)": settings.intervals,
+        "the detection limit (detection_limit)": settings.detection_limit,
     }
     return ", ".join(name for name, is_asked in wants.items() if is_asked)
 

@@ -19,7 +19,7 @@ from hushpore.base.formatting import (
     readable_unit,
 )
 from hushpore.pores.forms.limits import remark_on
-from hushpore.pores.tables.totals import RELIABLE, intervals_in_words
+from hushpore.pores.tables.totals import RELIABLE, detection_in_words, intervals_in_words
 from hushpore.scan.exterior import outside_of_thumbnail
 from hushpore.scan.histogram import Groups
 from hushpore.scan.sample import kind_of_values
@@ -414,6 +414,7 @@ def remarks_of(result: Mapping[str, Any], settings: PoreSettings) -> list[Note]:
         _of_cut_pores(result, settings),
         _of_subvoxel(result),
         _of_intervals(result),
+        _of_detection(result) if "detection_limit" in result else None,
         remark_on(result) if "limits" in result else None,
     ]
     return [note for note in found if note is not None]
@@ -532,6 +533,10 @@ def _of_subvoxel(result: Mapping[str, Any]) -> Note | None:
         f"{' and '.join(greys)}; by the threshold {percent_digits(void)} % are void."
     )
     return Note(text, subject="result")
+
+
+def _of_detection(result: Mapping[str, Any]) -> Note:
+    return Note(f"{detection_in_words(result)}.", subject="result")
 
 
 def _of_intervals(result: Mapping[str, Any]) -> Note | None:

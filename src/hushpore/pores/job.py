@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from hushpore.base.errors import InputError
-from hushpore.base.events import Note, Progress
+from hushpore.base.events import Note, Progress, mapped
 from hushpore.base.provenance import fingerprint_beside, make_provenance
 from hushpore.base.rescaled import held
 from hushpore.base.volume import SPATIAL_AXES, Volume, how_to_choose
@@ -20,10 +20,19 @@ from hushpore.device.memory import arrays_apart
 from hushpore.device.scratch import scratch_folder
 from hushpore.pores.advice import advise
 from hushpore.pores.compiling import compile_beside
+from hushpore.pores.detection import (
+    PART,
+    STAGE,
+    Limit,
+    as_in_solid,
+    at_work,
+    find_limit,
+    why_no_limit,
+)
 from hushpore.pores.forms.limits import read_limits
 from hushpore.pores.matching import find_match
 from hushpore.pores.memory_plan import plan_slabs
-from hushpore.pores.noise import find_noise, with_minimum
+from hushpore.pores.noise import find_noise, middle_of, with_minimum
 from hushpore.pores.numbering import (
     excluded_basins,
     mark_basins,
@@ -56,7 +65,7 @@ if TYPE_CHECKING:
     from collections.abc import Generator, Iterator, Mapping
     from concurrent.futures import Future
 
-    from hushpore.base.arrays import Array, Float64s
+    from hushpore.base.arrays import Array, Float64s, Int32s
     from hushpore.base.events import Event, Job, Timing
     from hushpore.base.settings import Settings
     from hushpore.pores.geometry.thickness import LocalThickness
@@ -237,6 +246,9 @@ def segment(
         transport = yield from _find_transport(found, stages, notes)
         subvoxel = yield from _find_subvoxel(found, stages, notes)
         certainty = yield from _find_certainty(found, labels, numbering, stages, notes)
+        detection = {}
+        if settings.detection_limit:
+            detection = yield from _find_detection_limit(found, stages, notes)
         digest = yield from _wait_for(fingerprint, stages.slices)
     timing = stages.timer.timing()
     yield timing
@@ -250,6 +262,7 @@ def segment(
         **subvoxel,
         **({} if transport is None else transport.record),
         **({} if certainty is None else certainty.totals),
+        **detection,
         **acceptance,
     }
     curve = {} if certainty is None else certainty.curve
@@ -452,6 +465,37 @@ def _find_certainty(
         notes.append(Note(text, True, "result"))
         yield notes[-1]
     return sure
+
+
+def _find_detection_limit(
+    found: Segmented, stages: Stages, notes: list[Note]
+) -> Generator[Event, Any, dict[str, Any]]:
+    """Find the detection limit, as entries of the record, or note why there is none."""
+    work = found.work
+    settings = as_in_solid(work.settings, found.threshold.value)
+
+    def again(part: Volume) -> Generator[Event, Any, Int32s]:
+        """Segment a part of the scan as the whole was, without what is measured besides."""
+        host = Backend(threads=work.threads.count)
+        pores: Pores = yield from mapped(segment_as_set(part, settings, host), at_work)
+        return pores.labels
+
+    limit: Limit | str = why_no_limit(work.volume, work.settings)
+    if not limit:
+        with stages.timer.stage(STAGE):
+            part = middle_of(work.volume, PART)
+            outside = np.zeros(part.shape, bool)
+            if work.padding is not None:
+                outside |= part.array() == work.padding
+            mask = work.volume.auxiliary_of(work.settings, "sample_mask")
+            if mask is not None:
+                outside |= ~(middle_of(work.volume.replace(np.asarray(mask)), PART).array() > 0)
+            limit = yield from find_limit(part, outside, again)
+    if isinstance(limit, Limit):
+        return limit.totals(work.volume)
+    notes.append(Note(f"There is no detection limit: {limit}", True, "result"))
+    yield notes[-1]
+    return {}
 
 
 def check_axes(volume: Volume) -> None:

@@ -10,6 +10,7 @@ import numpy as np
 from hushpore.base.errors import InputError, MemoryLimitError
 from hushpore.base.preferences import memory_limit
 from hushpore.device.backend import Backend, cpu_threads
+from hushpore.pores.detection import PART
 from hushpore.pores.slabs import Slabs, check_disk
 from hushpore.pores.void.components import ball_around, outside_bytes
 from hushpore.pores.void.threshold import BYTES_IN_WINDOW
@@ -42,6 +43,10 @@ BYTES_OF_TRANSPORT = 31
 #: Bytes a voxel that are kept of a segmentation for its intervals, while others are made: phase 1,
 #: basins 4, labels 4, pores and sample 2, and 1 for what goes with the number of basins.
 BYTES_OF_INTERVALS = 12
+
+#: Bytes a voxel of the part of a scan that balls are put into for the detection limit: grey values
+#: and slopes 40, labels 8, distances 16, and a segmentation of it.
+BYTES_OF_DETECTION = 64
 
 #: Bytes a voxel of one slice for what is kept beside a slab: slices before and after it, the
 #: distance and the exits that are carried on.
@@ -168,6 +173,9 @@ def bytes_in_memory(volume: Volume, settings: PoreSettings) -> int:
         needed = max(needed, count * (8 + diameters + BYTES_OF_TRANSPORT))
     if settings.intervals:
         needed = max(needed, count * (BYTES_OF_INTERVALS + diameters + BYTES_A_VOXEL))
+    if settings.detection_limit:
+        part = min(count, PART) * (BYTES_OF_DETECTION + BYTES_A_VOXEL)
+        needed = max(needed, count * 8 + part)
     if settings.removes_air:
         shape = (1,) * (3 - volume.n_spatial) + volume.shape
         needed = max(needed, outside_bytes(shape, *_ball(volume, settings)))

@@ -68,7 +68,7 @@ def find_noise(
     part: Volume | None = None
     groups = threshold.groups
     if groups is None:
-        part = _middle(volume)
+        part = middle_of(volume)
         values = measured(part.data.reshape(-1, *part.shape[-2:]), padding)
         if not np.isfinite(values).all() or not values.size or values.min() == values.max():
             return {}
@@ -77,7 +77,7 @@ def find_noise(
     contrast = abs(groups.solid - groups.pore)
     if not groups.second or groups.noise < _HARMLESS * contrast or not math.isfinite(contrast):
         return {}
-    part = part or _middle(volume)
+    part = part or middle_of(volume)
     if min(part.shape[-2:]) < _FEWEST or not np.isfinite(part.data).all():
         return {}
     # SciPy's transforms take time to import, and most scans are segmented without this
@@ -133,10 +133,10 @@ def _above_specks(noise: NoiseModel, distance: float, n_axes: int, faces_only: b
     return min(max(below + 1, RELIABLE), _LARGEST)
 
 
-def _middle(volume: Volume) -> Volume:
-    """Return the middle of a volume, of at most `_PART` voxels, in memory."""
+def middle_of(volume: Volume, most: int = _PART) -> Volume:
+    """Return the middle of a volume, of at most `most` voxels, in memory."""
     edges = list(volume.shape)
-    while math.prod(edges) > _PART:
+    while math.prod(edges) > most:
         longest = int(np.argmax(edges))
         edges[longest] = -(-edges[longest] // 2)
     at = []

@@ -511,8 +511,8 @@ class Pores:
         with closing(Scratch(self._slabs.on_disk)) as scratch, KernelThreads() as threads:
             labels = scratch.stack("labels", self._basins.shape, np.int32)
             result_of(write_labels(self._basins, numbering.label_of, self._slabs, labels, threads))
-        # intervals belong to the previous merging
-        settings = dataclasses.replace(settings, intervals=False)
+        # intervals and the detection limit belong to the previous merging
+        settings = dataclasses.replace(settings, intervals=False, detection_limit=False)
         before = self.provenance["result"]
         kept = {name: value for name, value in before.items() if not is_of_interval(name)}
         small = small_totals(numbering, self.graph, self._numbered(settings))

@@ -213,6 +213,15 @@ class PoreSettings(VoidSettings):
         label="Uncertainty intervals",
         more=True,
     )
+    detection_limit: bool = option(
+        False,
+        "Detection limit (a90): the diameter of pores that are found in 90 % of cases, and the "
+        "error of their size. Balls of known diameters are put into the solid of the scan, with "
+        "its noise and blur, and segmented with the same settings. Takes about four times as long, "
+        "in a large scan for its middle only.",
+        label="Detection limit",
+        more=True,
+    )
     report_form: str = option(
         "none",
         "Also report the results in the symbols, units and order of a field, in form.csv and in "

@@ -340,13 +340,14 @@ class Corrections:
             totals |= self._void_totals(segmented, graph)
             totals |= {name: value for name, value in connection.items() if name in record}
         settings = {**given.provenance["settings"]}
-        if "intervals" in settings:
-            settings["intervals"] = False
+        for name in ("intervals", "detection_limit"):
+            if name in settings:
+                settings[name] = False
         return given.measured_again(
             numbering_of(labels, graph),
             totals,
             graph=graph,
-            settings=dataclasses.replace(given.settings, intervals=False),
+            settings=dataclasses.replace(given.settings, intervals=False, detection_limit=False),
             labels=labels,
             thickness={} if changes_void else given.thickness,
             transport=None if changes_void else given.transport,
@@ -534,6 +535,7 @@ def _exterior_of(pores: Pores, scan: Volume | None) -> Mask | None:
         ball_radius=totals.get("ball_radius", pores.settings.ball_radius),
         local_thickness="none",
         intervals=False,
+        detection_limit=False,
     )
     padding = totals.get("padding_value")
     if not (settings.removes_air or settings.sample_mask or padding is not None):

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 from hushpore.base.config import read_toml
 from hushpore.base.errors import InputError
 from hushpore.base.events import Note
-from hushpore.base.formatting import readable_number
+from hushpore.base.formatting import METRES, readable_number
 from hushpore.pores.forms.tables import FORMS, form_of
 
 if TYPE_CHECKING:
@@ -140,7 +140,7 @@ def _judge(line: Mapping[str, Any], entry: Entry, findings: Findings) -> dict[st
     elif math.isnan(value):
         verdict = NOT_DECIDED
     elif lowest <= low and high <= highest:
-        verdict = PASSED
+        verdict, reason = _unless_unseen(entry, most, findings) or (PASSED, reason)
     elif high < lowest or low > highest:
         verdict = FAILED
     else:
@@ -150,6 +150,18 @@ def _judge(line: Mapping[str, Any], entry: Entry, findings: Findings) -> dict[st
     texts = {"name": entry.name, "unit": row["unit"], "verdict": verdict, "reason": reason}
     found = {**line, **known, **texts}
     return {name: found[name] for name in COLUMNS}
+
+
+def _unless_unseen(entry: Entry, most: float | None, findings: Findings) -> tuple[str, str] | None:
+    """Return that a figure is not decided if pores too small to be found could exceed its limit."""
+    a90, unit = findings.totals.get("detection_limit"), findings.volume.unit
+    size = most if entry.smallest == "max" else float(entry.smallest or math.inf)
+    if a90 is None or unit not in METRES or size is None or most is None:
+        return None
+    seen = a90 * METRES[unit] / METRES["mm"]
+    if size >= seen:
+        return None
+    return NOT_DECIDED, f"Pores below {readable_number(seen)} mm (a90) may have been missed."
 
 
 def columns_of(result: Mapping[str, Any]) -> dict[str, list[Any]]:

@@ -72,6 +72,9 @@ class Entry:
         If another one than that of the form.
     without_pores : float, optional
         Value that acceptance limits are compared with if there are no pores.
+    smallest : str, optional
+        Diameter in mm of the smallest pores that the value depends on, ``"max"`` for that of its
+        limit: below the detection limit, no acceptance limit is passed.
     """
 
     symbol: str
@@ -83,6 +86,7 @@ class Entry:
     missing: str = ""
     reference: str = ""
     without_pores: float | None = None
+    smallest: str = ""
 
     def compute(self, findings: Findings) -> float | Interval:
         """Return the value of a segmentation, in its unit of length.

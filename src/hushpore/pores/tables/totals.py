@@ -190,6 +190,22 @@ TOTALS: list[Total] = [
     ),
     Total("threshold_low", "Plausible thresholds, from", is_compared=False),
     Total("threshold_high", "Plausible thresholds, to", is_compared=False),
+    Total("detection_limit", "Detection limit (a90), diameter", 1),
+    Total(
+        "detection_limit_high", "Detection limit, upper 95 % confidence limit", 1, is_compared=False
+    ),
+    Total(
+        "detection_size_error",
+        "Error of the diameter at the detection limit",
+        is_share=True,
+        is_compared=False,
+    ),
+    Total(
+        "detection_size_deviation",
+        "Error of the diameter, standard deviation",
+        is_share=True,
+        is_compared=False,
+    ),
     Total("rev_edge_length", "REV edge length", 1, is_compared=False),
 ]
 
@@ -253,9 +269,10 @@ def resized_curve(
 
 
 def is_of_interval(name: str) -> bool:
-    """Return whether an entry of a record belongs to an uncertainty interval, as all of flow do."""
+    """Return whether an entry of a record belongs to an interval, as all of flow do, or to a90."""
     ends = {f"{figure}_{end}" for figure in (*INTERVALS, *FLOW) for end in ("low", "high")}
-    return name in ends or name in FLOW or name == "interval_parts"
+    is_other = name in FLOW or name == "interval_parts" or name.startswith("detection_")
+    return name in ends or is_other
 
 
 def intervals_in_words(result: Mapping[str, Any]) -> str:
@@ -271,6 +288,25 @@ def intervals_in_words(result: Mapping[str, Any]) -> str:
     return (
         f"90 % intervals: porosity {100 * share[0]:.1f} to {100 * share[1]:.1f} %, "
         f"{count[0]:,.0f} to {count[1]:,.0f} pores, median diameter {low} to {high} {unit}"
+    )
+
+
+def detection_in_words(result: Mapping[str, Any]) -> str:
+    """Return the detection limit of a record in a sentence or two; empty if it has none."""
+    if "detection_limit" not in result:
+        return ""
+    limit, high = (readable_number(result[f"detection_limit{end}"]) for end in ("", "_high"))
+    unit, error = readable_unit(result["unit"]), result["detection_size_error"]
+    text = (
+        f"Pores with a diameter of {limit} {unit} are found in 9 of 10 cases (a90; at most {high} "
+        f"{unit} with 95 % confidence); smaller ones may be missing"
+    )
+    if error is None or math.isnan(error):
+        return text
+    side = "small" if error < 0 else "large"
+    spread = f"{100 * result['detection_size_deviation']:.0f} %"
+    return (
+        f"{text}. Near this size, diameters are {100 * abs(error):.0f} % too {side} (SD {spread})"
     )
 
 
