@@ -24,10 +24,12 @@ from hushpore.pores.detection import (
     places,
     with_balls,
 )
+from hushpore.pores.forms.limits import judged
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
+
+    from hushpore.pores.result import Pores
 
 #: Grey values of pores and solid.
 VOID, SOLID = 60.0, 200.0
@@ -74,9 +76,11 @@ def test_a_blurred_ball_is_one_that_a_gaussian_filter_blurs(
     np.testing.assert_allclose(ball[middle], expected, atol=0.02)
 
 
-@pytest.mark.parametrize(("blur", "noise"), [(0.7, 3), (1.0, 14), (2.0, 14), (1.0, 35)])
+@pytest.mark.parametrize(
+    ("blur", "noise", "error"), [(0.7, 3, 0.1), (1.0, 14, 0.1), (2.0, 14, 0.1), (1.0, 35, 0.25)]
+)
 def test_grey_values_and_blur_are_those_that_the_scan_was_made_with(
-    blur: float, noise: float
+    blur: float, noise: float, error: float
 ) -> None:
     values = scan(LARGE, blur=blur, noise=noise) / 100
     large = ndimage.gaussian_filter(values, 1.5) < 130
@@ -84,7 +88,7 @@ def test_grey_values_and_blur_are_those_that_the_scan_was_made_with(
     assert look.void == pytest.approx(VOID, abs=8)
     assert look.solid == pytest.approx(SOLID, abs=1)
     # a third of a voxel is added by its own extent
-    assert look.blur == pytest.approx(np.hypot(blur, 0.29), rel=0.12)
+    assert look.blur == pytest.approx(np.hypot(blur, 0.29), rel=error)
 
 
 def test_balls_keep_away_from_pores_faces_and_each_other_and_add_their_volume() -> None:
@@ -139,14 +143,21 @@ def test_the_limit_lies_between_hits_and_misses_that_do_not_overlap() -> None:
     assert "less than 90 % of cases" in str(limit_of(Tried(diameter, rare)))
 
 
+@cache
+def casting(minimum: int) -> Pores:
+    volume = Volume(scan(LARGE), spacing=0.01, unit="mm", name="casting")
+    how: dict[str, Any] = {"threshold": 13_000, "minimum_voxels": minimum}
+    return hushpore.segment_pores(
+        volume, exterior="keep", detection_limit=True, report_form="casting", **how
+    )
+
+
 @pytest.mark.parametrize(("minimum", "lowest", "highest"), [(8, 2.9, 4.0), (64, 5.0, 6.2)])
 def test_the_limit_of_a_scan_follows_its_settings(
     minimum: int, lowest: float, highest: float
 ) -> None:
     # a ball of 64 voxels is 5 voxels wide, and blur makes it smaller
-    volume = Volume(scan(LARGE), spacing=0.01, unit="mm", name="casting")
-    how = {"threshold": 13_000, "minimum_voxels": minimum, "detection_limit": True}
-    found = hushpore.segment_pores(volume, exterior="keep", report_form="casting", **how)
+    found = casting(minimum)
     result = found.provenance["result"]
     assert lowest < result["detection_limit"] / 0.01 < highest
     assert 1 < result["detection_limit_high"] / result["detection_limit"] < 1.1
@@ -156,12 +167,6 @@ def test_the_limit_of_a_scan_follows_its_settings(
     (remark,) = (note.message for note in found.remarks if "a90" in note.message)
     assert remark.startswith("Pores with a diameter of 0.0")
     assert "detection_limit" not in found.remerge(0.2).provenance["result"]
-
-
-def limit_of_scan(values: np.ndarray) -> float:
-    how: dict[str, Any] = {"threshold": 13_000, "detection_limit": True}
-    found = hushpore.segment_pores(Volume(values), exterior="keep", **how)
-    return float(found.provenance["result"]["detection_limit"])
 
 
 def test_known_pores_of_a_scan_are_found_from_the_limit_on() -> None:
@@ -174,7 +179,8 @@ def test_known_pores_of_a_scan_are_found_from_the_limit_on() -> None:
     known_labels = hushpore.segment_pores(Volume(known), exterior="keep", threshold=13_000).labels
     hits = [found_diameter(known_labels, c, d) > 0 for c, d in zip(centres, diameters, strict=True)]
     truth = limit_of(Tried(diameters, np.where(hits, diameters, 0)))
-    assert limit_of_scan(scan(LARGE, seed=1)) == pytest.approx(truth.a90, rel=0.15)
+    found = casting(8).provenance["result"]["detection_limit"] / 0.01
+    assert found == pytest.approx(truth.a90, rel=0.15)
 
 
 @pytest.mark.parametrize(
@@ -209,15 +215,12 @@ def test_a_solid_of_thin_walls_has_no_room() -> None:
     assert limit == "the solid is too thin for balls to be put into it."
 
 
-def test_a_limit_on_pores_below_the_detection_limit_is_not_decided(tmp_path: Path) -> None:
-    file = tmp_path / "limits.toml"
-    file.write_text('form = "casting"\n["N(d>=0.1)"]\nmax = 9\n[d_max]\nmax = 0.2\n')
-    how = {"exterior": "keep", "threshold": 13_000, "limits": str(file), "detection_limit": True}
-    # of the smallest that are counted, 0.1 mm are 2 voxels; then 20
-    coarse = Volume(scan(LARGE), spacing=0.05, unit="mm", name="casting")
-    found = hushpore.segment_pores(coarse, **how)
-    lines = found.provenance["result"]["acceptance"]["lines"]
-    assert lines[0]["verdict"] == "not decided"
-    assert "(a90) may have been missed" in lines[0]["reason"]
-    fine = found.resized((0.005,) * 3, "mm").provenance["result"]["acceptance"]["lines"]
-    assert [line["verdict"] for line in fine] == ["passed", "passed"]
+def test_a_limit_on_pores_below_the_detection_limit_is_not_decided() -> None:
+    lines = [{"symbol": symbol, "min": None, "max": 9} for symbol in ("N(d>=0.1)", "d_max")]
+    acceptance = {"form": "casting", "lines": lines}
+    # of the smallest that are counted, 0.1 mm are 10 voxels; then 2
+    assert judged(acceptance, casting(8)._findings)["limits"] == "passed"
+    coarse = casting(8).resized((0.05,) * 3, "mm")
+    first, second = judged(acceptance, coarse._findings)["acceptance"]["lines"]
+    assert (first["verdict"], second["verdict"]) == ("not decided", "passed")
+    assert "(a90) may have been missed" in first["reason"]
