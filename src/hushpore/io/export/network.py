@@ -131,7 +131,10 @@ def _arrays_of(result: PoreResult) -> dict[str, Array]:
 
 
 def write_csv(path: Path, result: PoreResult) -> None:
-    """Write the network as a table for ``openpnm.io.network_from_csv``."""
+    """Write the network as a table for ``openpnm.io.network_from_csv``.
+
+    With fewer throats than pores, that reads ``throat.conns`` as decimals: convert it to int.
+    """
     with path.open("wb") as file:
         _columns(_arrays_of(result)).to_csv(
             file, index=False, lineterminator="\n", encoding="utf-8"
