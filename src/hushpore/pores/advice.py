@@ -311,6 +311,15 @@ def remarks_on_threshold(result: Mapping[str, Any], settings: PoreSettings) -> I
             f"{_dependence(result)}"
         )
         yield Note(text, True, "result", _USE_OTSU)
+    elif groups.method == "mixture":
+        fitted, otsu = (percent_digits(share or 0.0) for share in (groups.void, groups.otsu_void))
+        text = (
+            f"Two groups of grey values with blurred edges, fitted to the histogram, have {fitted} "
+            f"% void, and Otsu's threshold would give {otsu} %. The threshold {value} with the "
+            f"share of the fit, between pores ({pore}) and solid ({solid}), was used instead."
+            f"{_dependence(result)}"
+        )
+        yield Note(text, subject="result", remedy=_USE_OTSU)
     elif groups.method != "otsu":
         text = (
             f"Otsu's threshold would divide the noise of the larger group of grey values, so the "

@@ -32,6 +32,11 @@ _THRESHOLDS = {
     "yen": ("Yen's maximum correlation method", "10.1109/83.366472"),
     "isodata": ("the ISODATA method", "10.1109/TSMC.1978.4310039"),
     "minimum": ("the minimum between two modes", "10.1111/j.1749-6632.1965.tb11715.x"),
+    "mixture": (
+        "the threshold with the share of void of two groups with blurred edges, fitted to the "
+        "histogram",
+        "10.1109/83.469934",
+    ),
     "main peak": (
         "the minimum error threshold beside the main peak of the histogram",
         "10.1016/0031-3203(86)90030-0",

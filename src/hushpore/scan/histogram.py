@@ -2,13 +2,18 @@
 
 A method needs only the histogram, so the volume need not fit into memory.
 
-The automatic threshold: Otsu's where pores and solid are two groups of grey values.
+The automatic threshold: Otsu's where it divides pores and solid well.
 
 Otsu's method always divides a histogram. In a solid with few pores it divides the noise of the
-solid, and in a solid with grains of metal it separates the metal from all else. So the main peak of
-the histogram, its noise, and the group beside it that pores (or, in a foam, struts) form are found
-first. If noise would make Otsu's threshold wrong, the threshold of minimum error between the two
-groups is used instead; if there is no second group, one well below the noise of the main peak.
+solid, in a solid with grains of metal it separates the metal from all else, and of two groups of
+different size that noise joins it divides the larger one. So two groups with blurred edges between
+them are fitted to the histogram (`hushpore.scan.mixture`). If they fit, and Otsu's threshold gives
+another share of void, the threshold that gives theirs is used.
+
+If they do not fit, the main peak of the histogram, its noise, and the group beside it that pores
+(or, in a foam, struts) form are found. If noise would make Otsu's threshold wrong, the threshold of
+minimum error between the two is used; if there is no second group, one well below the noise of the
+main peak.
 
 References
 ----------
@@ -26,6 +31,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from hushpore.base.errors import InputError
+from hushpore.scan.mixture import fit_mixture, spread_over_gaps
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -250,11 +256,6 @@ _FEWEST_VALUES = 8
 #: Noise of the solid beyond a threshold of least error, as a share of the pores.
 _NOISE = 0.05
 
-#: Two groups that noise joins to one peak: their distance in standard deviations, the share of the
-#: smaller one, and how far the histogram is at most from the sum of the two.
-_JOINED, _BALANCED, _MISFIT = (1.5, 4.0), 0.15, 0.06
-_FINE, _ROUNDS = 64, 200
-
 #: Part of the way from the main peak to the second group that a threshold goes at most.
 _WAY = 0.85
 
@@ -262,9 +263,12 @@ _WAY = 0.85
 class Groups(NamedTuple):
     """Grey values of pores and solid in a histogram, and a threshold between them.
 
-    `method`: ``"otsu"`` or ``"main peak"``. `false_void`, `false_solid`: shares of the voxels of
-    solid (of pores) that noise places on the wrong side. `second`: whether there are two groups.
+    `method`: ``"otsu"``, ``"mixture"`` or ``"main peak"``. `false_void`, `false_solid`: shares of
+    the voxels of solid (of pores) that noise places on the wrong side. `second`: whether there are
+    two groups.
     `grains`: share of all voxels that are bright grains, which Otsu's threshold would separate.
+    `void`, `otsu_void`: share of void of two groups with blurred edges, if they are certain, and by
+    the threshold that was examined.
     """
 
     threshold: float
@@ -276,6 +280,8 @@ class Groups(NamedTuple):
     false_solid: float
     second: bool = True
     grains: float = 0.0
+    void: float | None = None
+    otsu_void: float | None = None
 
     def between(self, share: float) -> float:
         """Return the grey value at a part of the way from pores to solid."""
@@ -334,9 +340,33 @@ def examine(
 
 
 def _groups(counts: Float64s, centers: Float64s, otsu: float, may_change: bool) -> Groups:
-    joined = _joined(counts, centers)
-    if joined is not None:
-        return _judged(otsu, "otsu", *joined)
+    model = fit_mixture(counts, centers)
+    counts, centers = _without_gaps(counts, centers)
+    beside = _beside_main_peak(counts, centers, otsu, may_change)
+    if model is None or not model.is_certain or beside.grains:
+        return beside
+    own = float(counts[centers <= otsu].sum() / counts.sum())
+    found, method = otsu, "otsu"
+    if may_change and abs(own - model.void) > _ERROR * model.void:
+        ends, up_to = spread_over_gaps(counts, centers)
+        found, method = float(np.interp(model.void, up_to, ends)), "mixture"
+    pore = _Peak(model.pore, model.noise, model.void)
+    solid = _Peak(model.solid, model.noise, 1 - model.void)
+    return _judged(found, method, pore, solid)._replace(void=model.void, otsu_void=own)
+
+
+def _without_gaps(counts: Float64s, centers: Float64s) -> tuple[Float64s, Float64s]:
+    """Return a histogram of few grey values, between which there are none, in even bins."""
+    if not 0 < np.count_nonzero(counts) < min(counts.size, _COARSE):
+        return counts, centers
+    ends, up_to = spread_over_gaps(counts, centers)
+    limits = np.linspace(ends[0], ends[-1], _COARSE + 1)
+    even = np.diff(np.interp(limits, ends, up_to)) * counts.sum()
+    return even, (limits[1:] + limits[:-1]) / 2
+
+
+def _beside_main_peak(counts: Float64s, centers: Float64s, otsu: float, may_change: bool) -> Groups:
+    """Find the main peak and the group beside it, and which threshold divides them."""
     main = _main_peak(counts, centers)
     below = _second_group(counts, centers, main)
     above = _second_group(counts[::-1], -centers[::-1], main._replace(centre=-main.centre))
@@ -409,37 +439,6 @@ def _least_error(pore: _Peak, solid: _Peak, main_is_pore: bool) -> Groups:
         if most <= _NOISE * fewer:
             break
     return found
-
-
-def _joined(counts: Float64s, centers: Float64s) -> tuple[_Peak, _Peak] | None:
-    """Find two groups of similar size that strong noise joins to one broad peak.
-
-    Two Gaussians of one standard deviation are fitted by expectation maximisation. None if they
-    are not the histogram, or if one is small or far away, which the main peak tells better.
-    """
-    by = -(-counts.size // _FINE)
-    padded = np.pad(counts, (0, -counts.size % by)).reshape(-1, by).sum(axis=1)
-    place = centers[0] + (np.arange(padded.size) * by + (by - 1) / 2) * (centers[1] - centers[0])
-    weights = padded / padded.sum()
-    mean = float(weights @ place)
-    spread = math.sqrt(float(weights @ (place - mean) ** 2))
-    means, sd, share = np.array([mean - spread, mean + spread]), spread / 2, 0.5
-    for _ in range(_ROUNDS):
-        density = np.exp(-((place - means[:, None]) ** 2) / (2 * sd**2)) / sd
-        density *= np.array([[1 - share], [share]])
-        both = np.maximum(density.sum(axis=0), 1e-300)
-        parts = density / both * weights
-        sums = np.maximum(parts.sum(axis=1), 1e-12)
-        means, share = parts @ place / sums, float(sums[1])
-        sd = math.sqrt(float((parts * (place - means[:, None]) ** 2).sum()))
-        if sd <= 0:
-            return None
-    apart = float(means[1] - means[0]) / sd
-    fitted = both / both.sum()
-    is_it = float(np.abs(fitted - weights).sum()) / 2 < _MISFIT
-    if not is_it or not _JOINED[0] < apart < _JOINED[1] or not _BALANCED < share < 1 - _BALANCED:
-        return None
-    return _Peak(float(means[0]), sd, 1 - share), _Peak(float(means[1]), sd, share)
 
 
 def _beside(main: _Peak) -> Groups:
