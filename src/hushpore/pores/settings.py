@@ -160,7 +160,7 @@ class PoreSettings(VoidSettings):
     )
     periodic_sides: bool = option(
         False,
-        "Diffusion in voxels: treat the four faces beside the axis as periodic, as of a "
+        "Transport in voxels: treat the four faces beside the axis as periodic, as of a "
         "repeated unit cell, instead of closed.",
         label="Periodic sides",
         more=True,
@@ -352,9 +352,9 @@ def shared(name: str) -> Any:
 
 def unused_of_transport(settings: Any) -> dict[str, str]:
     """Return why settings of transport have no effect, of the settings of any job."""
-    if settings.transport in ("diffusion", "both"):
+    if settings.transport != "none":
         return {}
-    return {"periodic_sides": "Only used with diffusion (Transport in voxels)."}
+    return {"periodic_sides": "Only used with Transport in voxels."}
 
 
 def _merge_height_hint(settings: PoreSettings, volume: Volume | None) -> str:

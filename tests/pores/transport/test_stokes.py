@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from scipy import ndimage
 
+import hushpore
 from hushpore.base.events import result_of
 from hushpore.pores.flow import NotSolvedError
 from hushpore.pores.parallel import KernelThreads
@@ -71,7 +72,7 @@ def test_the_permeability_of_a_tube_is_that_of_poiseuille(radius: int) -> None:
 
 
 # Drag of a sphere in a cubic array over that of Stokes, by the volume of spheres: A. S. Sangani and
-# A. Acrivos (1982), https://doi.org/10.1016/0301-9322(82)90029-5; simple cubic
+# A. Acrivos (1982), https://doi.org/10.1016/0301-9322(82)90047-7; simple cubic
 @pytest.mark.parametrize(("volume", "drag"), [(0.125, 4.292), (0.343, 15.4)])
 def test_the_permeability_of_a_cubic_array_of_spheres_is_the_published_one(
     volume: float, drag: float
@@ -154,3 +155,15 @@ def test_progress_rises_and_an_unfinished_flow_is_an_error(monkeypatch: Any) -> 
         monkeypatch.setattr(stokes, "_MOST", 3)
         with pytest.raises(NotSolvedError, match="did not converge in 3 iterations"):
             list(solve_flow(void, (1.0, 1.0, 1.0), 0, pool))
+
+
+def test_transport_takes_the_volume_as_periodic_beside_the_axis() -> None:
+    void = np.ones((6, 5, 4), np.bool_)
+    void[:, 2] = False
+    found = hushpore.transport(void, "flow", periodic=True)
+    slit = 4 / 5 * 4**2 / 12
+    assert found.totals["voxel_permeability_z"] == pytest.approx(slit, rel=1e-3)
+    assert found.totals["voxel_permeability_x"] == pytest.approx(slit, rel=1e-3)
+    assert found.totals["voxel_permeability_y"] is None
+    closed = hushpore.transport(void, "flow").totals["voxel_permeability_z"]
+    assert closed == pytest.approx(4 / 5 * duct(2, 4), rel=0.02)

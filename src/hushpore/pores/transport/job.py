@@ -22,7 +22,7 @@ from hushpore.pores.transport.result import Transport
 if TYPE_CHECKING:
     from collections.abc import Generator, Sequence
 
-    from hushpore.base.arrays import Array, UInt8s
+    from hushpore.base.arrays import Array, Mask, UInt8s
     from hushpore.base.events import Event
     from hushpore.base.volume import Volume, VolumeLike
     from hushpore.pores.engine import Pass
@@ -58,7 +58,7 @@ def transport(
         or by value. By default, a mask, pores and the darkest phase have 1. Flow is through the
         phase of the highest.
     periodic : bool, optional
-        Whether the other faces are periodic in diffusion, instead of closed.
+        Whether the other faces are periodic, instead of closed.
 
     Returns
     -------
@@ -187,7 +187,7 @@ def find_transport(
             solving: Pass[Any] = diffusion.solve_diffusion(*how, periodic=periodic)
         else:
             best = int(np.argmax(conductivity))
-            solving = _flow(phase == best, spacing, along, threads)
+            solving = _flow(phase == best, spacing, along, threads, periodic)
         with Driver(solving) as driver:
             for share in driver:
                 yield (number + share) / len(solutions)
@@ -196,14 +196,14 @@ def find_transport(
 
 
 def _flow(
-    void: Any, spacing: tuple[float, ...], axis: int, threads: KernelThreads
+    void: Mask, spacing: tuple[float, ...], axis: int, threads: KernelThreads, periodic: bool
 ) -> Pass[stokes.Flow | None]:
     """Solve flow through the void that spans an axis; None without any."""
-    void = spanning(void, axis, threads)
-    if void is None:
+    through = spanning(void, axis, threads, periodic=periodic)
+    if through is None:
         return None
-    step_z, step_y, step_x = spacing
-    return (yield from stokes.solve_flow(void, (step_z, step_y, step_x), axis, threads))
+    steps = stokes.solve_flow(through, spacing, axis, threads, periodic=periodic)
+    return (yield from steps)
 
 
 def _add(

@@ -118,10 +118,15 @@ def spanning_parts(inside: Mask, threads: KernelThreads, *, periodic: bool = Fal
     return parts._replace(number=number, used=int(is_used.sum()))
 
 
-def spanning(inside: Mask, axis: int, threads: KernelThreads) -> Mask | None:
-    """Return the voxels of a phase that connect the faces along an axis; None without any."""
+def spanning(
+    inside: Mask, axis: int, threads: KernelThreads, *, periodic: bool = False
+) -> Mask | None:
+    """Return the voxels of a phase that connect the faces along an axis; None without any.
+
+    `periodic`: whether opposite faces along the other axes are connected.
+    """
     moved = np.array(np.moveaxis(inside, axis, 0), order="C")
-    parts = spanning_parts(moved, threads)
+    parts = spanning_parts(moved, threads, periodic=periodic)
     if parts is None:
         return None
     for z, plane in enumerate(moved):

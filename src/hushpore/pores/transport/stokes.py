@@ -7,7 +7,7 @@ liquid sticks to the solid and to the other sides of the volume.
 Pores of rock are a few voxels wide. The usual friction at a wall, of a velocity that falls to 0
 over half a voxel, makes a slit of one voxel 50 % too permeable, and a square duct 3.5 times. Here
 it depends on the number of faces side by side in both directions across the flow, so that the
-permeability of slits is exact and that of rectangular ducts right within 1 %. Where the solid has
+permeability of slits is exact and that of rectangular ducts right within 1.5 %. Where the solid has
 a step, half of a face has a wall beside it.
 
 The system is symmetric and indefinite, and is solved by MINRES. Its preconditioner smooths the
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from hushpore.pores.parallel import KernelThreads
 
 #: Peak memory beside the mask, in bytes: of a void voxel, and of a voxel of the volume.
-BYTES_A_VOID_VOXEL, BYTES_A_VOXEL = 220, 13
+BYTES_A_VOID_VOXEL, BYTES_A_VOXEL = 300, 13
 
 #: Steps of the smoother of velocities, and the eigenvalues of the scaled Laplacian that it covers.
 _STEPS, _LOW, _HIGH = 4, 0.02, 2.0
@@ -54,7 +54,7 @@ _STEPS, _LOW, _HIGH = 4, 0.02, 2.0
 #: Edge of the blocks whose parts are the nodes of the network of pressures, in voxels; parts up to
 #: which it is solved by elimination, else corrected by that of blocks twice as large, between steps
 #: of Jacobi's iteration that are damped.
-_FINE, _DIRECT, _DAMPING = 4, 40_000, 0.6
+_FINE, _DIRECT, _DAMPING = 4, 100_000, 0.6
 
 #: Weights of a voxel's own pressure and of the network's conductances, of least iterations on rock.
 _OWN, _CONDUCTANCE = 2.0, 0.6
@@ -64,7 +64,7 @@ _OWN, _CONDUCTANCE = 2.0, 0.6
 _CHANGE, _EVERY, _MOST, _USUAL = 1e-3, 10, 2000, 1e-3
 
 #: Share by which the friction of a wall is higher in a duct than between two walls, times the width
-#: of the duct in voxels: that of which ducts of any sides are right within 1 %.
+#: of the duct in voxels: that of which ducts of any sides are right within 1.5 %.
 _CORNERS = 0.37
 
 #: Width of a row of faces without an end, where the void is periodic.
@@ -102,7 +102,7 @@ class Flow(NamedTuple):
 
 def solve_flow(
     void: Mask,
-    spacing: tuple[float, float, float],
+    spacing: Sequence[float],
     axis: int,
     threads: KernelThreads,
     *,
@@ -114,7 +114,7 @@ def solve_flow(
     ----------
     void : numpy.ndarray
         (z, y, x), bool: the voxels that are connected, by their faces, to both ends of the axis.
-    spacing : tuple of float
+    spacing : sequence of float
         Voxel size along z, y, x; may differ between axes.
     axis : int
         Index of the axis of the pressure drop.
