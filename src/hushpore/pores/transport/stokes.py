@@ -48,8 +48,10 @@ if TYPE_CHECKING:
 #: Peak memory beside the mask, in bytes: of a void voxel, and of a voxel of the volume.
 BYTES_A_VOID_VOXEL, BYTES_A_VOXEL = 300, 13
 
-#: Steps of the smoother of velocities, and the eigenvalues of the scaled Laplacian that it covers.
-_STEPS, _LOW, _HIGH = 4, 0.02, 2.0
+#: Eigenvalues of the scaled Laplacian that the smoother of velocities covers: the highest, and the
+#: lowest of a duct with a conductance of 1 voxel squared, which falls with the mean conductance
+#: within limits; steps of the smoother at the upper limit.
+_HIGH, _LOW, _LIMITS, _STEPS = 2.0, 0.14, (0.003, 0.02), 4
 
 #: Edge of the blocks whose parts are the nodes of the network of pressures, in voxels; parts up to
 #: which it is solved by elimination, else corrected by that of blocks twice as large, between steps
@@ -253,6 +255,9 @@ class _Preconditioner:
         from scipy.sparse.linalg import splu
 
         self.grid = grid
+        mean = grid.conductance[grid.conductance > 0].mean(dtype=np.float64)
+        self.low = float(np.clip(_LOW / mean, *_LIMITS))
+        self.steps = round(_STEPS * math.sqrt(_LIMITS[1] / self.low))
         self.part, self.count = grid.parts(_FINE)
         pairs, values = [], []
         for c in range(3):
@@ -304,12 +309,12 @@ class _Preconditioner:
     ) -> tuple[Float32s, Float32s]:
         """Precondition a residual into one of two arrays; returns that one and the other."""
         grid = self.grid
-        centre, radius = (_HIGH + _LOW) / 2, (_HIGH - _LOW) / 2
+        centre, radius = (_HIGH + self.low) / 2, (_HIGH - self.low) / 2
         np.multiply(grid.inverse, right, out=out)
         out *= np.float32(1 / centre)
         before.fill(0)
         rho = radius / centre
-        for _ in range(_STEPS - 1):
+        for _ in range(self.steps - 1):
             old, rho = rho, 1 / (2 * centre / radius - rho)
             how = (grid.inverse, grid.near, grid.weights, np.float32(rho * old))
             factor = np.float32(2 * rho / radius)
