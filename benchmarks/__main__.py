@@ -71,11 +71,12 @@ def main(words: list[str]) -> None:
     parser.add_argument("--out", type=Path, help="folder of the results; default: results/")
     parser.add_argument("--limit", type=float, help="seconds that it may take, of gpu")
     parser.add_argument("--only", help="part of the names of scans, of denoise_correlated")
+    parser.add_argument("--images", type=Path, help="folder of published images, of stokes")
     given = parser.parse_args(words)
     for name in given.names or names():
         module = import_module(f"benchmarks.{name}")
         try:
-            for result, target in results(module, given.out, given.limit, given.only):
+            for result, target in results(module, given.out, given.limit, given.only, given.images):
                 target.parent.mkdir(parents=True, exist_ok=True)
                 target.write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
         except (DeviceError, MissingPackageError, MissingError) as error:
@@ -85,15 +86,20 @@ def main(words: list[str]) -> None:
 
 
 def results(
-    module: ModuleType, out: Path | None = None, limit: float | None = None, only: str | None = None
+    module: ModuleType,
+    out: Path | None = None,
+    limit: float | None = None,
+    only: str | None = None,
+    images: Path | None = None,
 ) -> Iterator[tuple[dict[str, Any], Path]]:
     """Run a benchmark; yields what is to be written, and where, each time that there is more.
 
     `out`: folder of the results; by default the one beside this file. `limit`: seconds that it may
     take, where it takes a limit. `only`: which of its parts are done, where it takes that: beside
-    those that the same commit has done already.
+    those that the same commit has done already. `images`: folder of published images,
+    where it takes one.
     """
-    given = {"limit": limit, "out": out, "only": only}
+    given = {"limit": limit, "out": out, "only": only, "images": images}
     taken = inspect.signature(module.measure).parameters
     if only is not None and "kept" in taken:
         given["kept"] = _figures_of_same_commit((out or HERE / "results") / f"{_name(module)}.json")

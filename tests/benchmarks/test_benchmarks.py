@@ -58,6 +58,15 @@ TINY: dict[str, dict[str, Any]] = {
     "pores_on_disk": {"SIZE": 48, "_tiles.TILE": 24, "BUDGET": 0.001},
     "reading": {"ROUNDS": 1, "SLICES": 2, "EDGE": 32},
     "regression": {"ROUNDS": 1, "BLOBS": 16, "NOISE": 12, "pores.ROCK": 24},
+    "stokes": {
+        "DUCTS": ((2, 2),),
+        "TUBES": (3,),
+        "SPHERES": ((0.125, 4.292),),
+        "CELL": 8,
+        "EDGES": (20,),
+        "SMOOTHING": 1.0,
+        "POROSITY": 0.4,
+    },
     "threshold_grid": {
         "SHAPE": (24, 40, 40),
         "POROSITIES": (0.2,),
