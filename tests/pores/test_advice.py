@@ -180,7 +180,7 @@ def test_the_size_that_few_specks_of_noise_reach_is_found(spread: float, share: 
 def test_all_pores_of_a_mask_count_automatically() -> None:
     void = np.random.default_rng(0).random((20, 30, 30)) < 0.02
     for mask in (void, void.astype(np.uint8) * 255):
-        result = hushpore.segment_pores(mask, pores_are="bright" if mask.dtype != bool else "dark")
+        result = hushpore.segment_pores(mask)
         assert result.porosity == void.mean()
         assert result.pores["num_voxels"].min() == 1
         assert not any("left out" in remark.message for remark in result.remarks)

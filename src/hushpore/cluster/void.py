@@ -124,9 +124,9 @@ def find_void(
     components are found as by `find_parts`, unless that needs the air in neighbouring slabs.
     """
     first, last = blocks.plan.slabs[slab]
-    bright = blocks.plan.settings.pores_are == "bright"
     wanted = (first, last) if local is None else local.slices(first, last)
     grey = blocks.read("grey", *wanted)
+    bright = blocks.plan.settings.are_bright(grey.dtype)
     own = grey[first - wanted[0] :][: last - first]
 
     def find(gpu: Gpu | None) -> Report:

@@ -67,9 +67,8 @@ def warnings_of(
     found = [*_warnings_of_values(volume, settings)]
     if unused:
         text = (
-            f"{volume.name} is a boolean mask of the void (True is pore), so "
-            f"{', '.join(f'{name}={value!r}' for name, value in unused.items())} had no effect. "
-            "Invert the mask if its pores are False."
+            f"{volume.name} is a boolean mask, so "
+            f"{', '.join(f'{name}={value!r}' for name, value in unused.items())} had no effect."
         )
         found.append(_warning(text))
     elif (
@@ -95,7 +94,7 @@ def warnings_of(
         text = (
             f"The pore voxels form two groups of grey values, about {first:.4g} and "
             f"{second:.4g}, so a third material may be counted as pore. If only the "
-            f"{settings.pores_are}er group is pore, use a threshold between the two; exclude a "
+            f"{exterior.pores_are}er group is pore, use a threshold between the two; exclude a "
             "sample holder with a sample mask (sample_mask)."
         )
         found.append(_warning(text, "Use three Otsu classes", otsu_classes=3))
@@ -111,7 +110,7 @@ def _warnings_of_values(volume: Volume, settings: PoreSettings) -> list[Note]:
             "regions of one value), but were segmented as grey values, which is usually wrong."
         )
         return [_warning(text, "Measure these labels", "measure")]
-    if kind == "probability" and settings.pores_are == "dark":
+    if kind == "probability" and settings.pores_are != "bright":
         text = (
             f"The values of {volume.name} look like probabilities (0 to 1), and low values were "
             "segmented as pore. If they are probabilities of pores, high values are pores."
@@ -207,7 +206,7 @@ def examine_sample(
         loose = _loose_share(volume, threshold, bright)
     record = totals.get("threshold_groups")
     is_all_void = settings.pore_type == "all" and settings.hysteresis is None
-    if not record or not record["second"] or totals.get("only_values") or not is_all_void:
+    if not record or not record["second"] or exterior.only_values or not is_all_void:
         return Plausibility(loose)
     groups = Groups(**record)
     inside = ~(outside_of_thumbnail(small, settings, exterior) | small.padded)
@@ -271,7 +270,7 @@ _USE_OTSU = Remedy("Use Otsu's threshold", {"threshold": "otsu"})
 
 def remarks_on_threshold(result: Mapping[str, Any], settings: PoreSettings) -> Iterator[Note]:
     """Yield the remarks on the threshold of a record, the most important first."""
-    swap = Remedy("Swap pores and solid", {"pores_are": opposite_phase(settings)})
+    swap = Remedy("Swap pores and solid", {"pores_are": opposite_phase(result, settings)})
     # a mask has no threshold, and names the remedy where its values are told
     is_mask = result.get("threshold") is None and not settings.is_local
     yield from _on_extremes(result, None if is_mask else swap)
@@ -460,9 +459,10 @@ def remarks_on_exterior(
     return remarks
 
 
-def opposite_phase(settings: PoreSettings) -> str:
+def opposite_phase(result: Mapping[str, Any], settings: PoreSettings) -> str:
     """Return which grey values are those of pores after swapping pores and solid."""
-    return "dark" if settings.pores_are == "bright" else "bright"
+    phase = result.get("pores_are", settings.pores_are)
+    return "dark" if phase == "bright" else "bright"
 
 
 def _of_excluded_pores(result: Mapping[str, Any]) -> Note | None:
@@ -525,9 +525,10 @@ def _of_phases(result: Mapping[str, Any], settings: PoreSettings) -> Note | None
     values = result.get("only_values")
     if not values:
         return None
-    pore, solid = reversed(values) if settings.pores_are == "bright" else values
+    swapped = opposite_phase(result, settings)
+    pore, solid = reversed(values) if swapped == "dark" else values
     text = f"The image has only two values: {pore:g} was segmented as pore and {solid:g} as solid."
-    swap = Remedy("Swap pores and solid", {"pores_are": opposite_phase(settings)})
+    swap = Remedy("Swap pores and solid", {"pores_are": swapped})
     return Note(text, subject="result", remedy=swap)
 
 

@@ -80,9 +80,9 @@ if TYPE_CHECKING:
 def segment_pores(volume: Volume, settings: PoreSettings, backend: Backend) -> Job:
     """Segment and measure the pores of a volume.
 
-    `volume`: 2D or 3D grey values of any real dtype, or booleans, which are taken as the void
-    itself. `backend`: the device; labels are the same on a GPU. If a requested GPU cannot be used,
-    the job runs on the CPU and yields a note.
+    `volume`: 2D or 3D grey values of any real dtype, or booleans, True in the void. `backend`: the
+    device; labels are the same on a GPU. If a requested GPU cannot be used, the job runs on the CPU
+    and yields a note.
     Yields: Progress, Timing, Note, Preview ("labels"), after every slab of a stage. Previews show
     the basins of one slice and then its pores, as soon as its slab is done: the slice of the last
     `Attention` that was sent in, else the middle slice.

@@ -272,7 +272,6 @@ def void_totals(
         "closed_porosity": phases.closed_voxels / size,
         "components": phases.components,
         "threshold": threshold.value,
-        "only_values": threshold.only_values and list(threshold.only_values),
         "threshold_groups": threshold.groups and threshold.groups._asdict(),
         "specific_surface": surface_of(walls, volume) / (size * volume.voxel_size),
         **intercept_totals(walls, void, size, volume),
@@ -295,6 +294,8 @@ def outside_totals(exterior: Exterior, share: float) -> dict[str, Any]:
     `share`: fraction of the volume in the exterior.
     """
     return {
+        "pores_are": exterior.pores_are,
+        "only_values": exterior.only_values and list(exterior.only_values),
         "exterior": exterior.treatment,
         "air_kept_share": exterior.kept,
         "exterior_share": share,

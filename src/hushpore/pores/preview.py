@@ -124,6 +124,14 @@ class GreySurvey:
         ends = groups.threshold, *(groups.between(share) for share in PLAUSIBLE)
         return min(ends), max(ends)
 
+    def decided(self, settings: PoreSettings) -> PoreSettings:
+        """Return settings with the phase of the pores as the job decides it."""
+        if settings.pores_are != "auto":
+            return settings
+        is_mask = self.has_two_values and self.range.low == 0
+        phase = "bright" if is_mask else "dark"
+        return dataclasses.replace(settings, pores_are=phase)
+
     @property
     def has_two_values(self) -> bool:
         """Whether there are only two grey values."""
@@ -134,6 +142,7 @@ class GreySurvey:
 
         `sample`: histogram of the sample, of which shares are given; by default of the whole scan.
         """
+        settings = self.decided(settings)
         found = self.known(settings)
         if found is None:
             return {}

@@ -27,7 +27,6 @@ _GREY_SETTINGS = (
     "local_window",
     "local_window_by_slice",
     "sauvola_k",
-    "pores_are",
     "measured_porosity",
     "subvoxel_porosity",
     "void_grey",

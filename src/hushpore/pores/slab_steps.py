@@ -108,7 +108,7 @@ def find_void(work: Work, grey: Grey) -> Pass[Stack]:
     Returns a stack of uint8 phase labels: `SOLID`, `OPEN` and `FILLED_IN`.
     """
     values, threshold, local = grey.values, grey.threshold.value, grey.local
-    engine, bright = work.engine, work.settings.pores_are == "bright"
+    engine, bright = work.engine, work.settings.are_bright(values.dtype)
     strict = None if threshold is None else work.settings.hysteresis
     phase: Stack = engine.stack(work.scratch, "phase", work.shape, np.uint8)
     parts = engine.parts((False,) * 3, work.slabs)

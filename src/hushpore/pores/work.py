@@ -224,7 +224,7 @@ def check_hysteresis(settings: PoreSettings, threshold: float | None) -> None:
     if (strict < threshold) == bright:
         raise InputError(
             f"The hysteresis threshold must be stricter than the threshold ({threshold:g}): "
-            f"{'above' if bright else 'below'} it for {settings.pores_are} pores; got {strict:g}."
+            f"{'above it for bright' if bright else 'below it for dark'} pores; got {strict:g}."
         )
 
 

@@ -193,7 +193,7 @@ def _denoising(job: Mapping[str, Any], writer: _Writer) -> Iterator[str]:
 def _threshold(job: Mapping[str, Any], writer: _Writer) -> Iterator[str]:
     settings, found = job["settings"], job["result"]
     chosen, value = settings["threshold"], found.get("threshold")
-    side = "at or below" if settings["pores_are"] == "dark" else "above"
+    side = "at or below" if found.get("pores_are", settings["pores_are"]) == "dark" else "above"
     if chosen == "auto":
         groups = found.get("threshold_groups") or {"method": "otsu"}
         chosen = groups["method"]

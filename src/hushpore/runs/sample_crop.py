@@ -230,7 +230,7 @@ class _View:
         around = find_exterior(volume, settings, small)
         sample = ~small.padded
         if around.treatment != "keep":
-            void = void_of(small, settings)
+            void = void_of(small, around.apply(settings))
             assert void is not None, "there is air"
             sample &= ~rolled(void | small.padded, small, around.radius)
             parts, _ = ndimage.label(sample, np.ones((3, 3, 3), np.bool_))

@@ -13,6 +13,7 @@ it surrounds the rest and no similar value occurs beside it.
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import math
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -65,6 +66,10 @@ BLUNT = 1.5
 #: Minimum share of padded corners if the padding value may also be that of a pore.
 _CORNERS = 0.75
 
+#: Voxels of a slice above which no mask is recognised, since it cannot be segmented; and voxels
+#: that are examined at a time.
+_MOST_IN_SLICE, _AT_A_TIME = 1 << 29, 1 << 22
+
 #: Number of bins for values that are not counted level by level.
 _BINS = 1024
 #: Number of them below which the thumbnail is counted without a few voxels far outside.
@@ -81,6 +86,12 @@ class Thumbnail:
     depth: int  # slices of the volume
     padded: Mask  # (z, y, x): voxels of the padding
     padding: float | None = None  # value of the padding
+    only_values: tuple[float, float] | None = None  # if the volume has only two
+
+    @property
+    def is_mask(self) -> bool:
+        """Whether there are only 0 and a higher value."""
+        return self.only_values is not None and self.only_values[0] == 0
 
 
 def make_thumbnail(volume: Volume, slices: int = SLICES) -> Thumbnail:
@@ -111,8 +122,27 @@ def make_thumbnail(volume: Volume, slices: int = SLICES) -> Thumbnail:
     stack = np.stack(values)
     nowhere = np.zeros(stack.shape, np.bool_)
     small = Thumbnail(stack, np.stack(means), steps, depth, nowhere)
+    if only_values := _only_values(stack, volume):
+        return dataclasses.replace(small, only_values=only_values)
     padded, padding = _find_padding(small, volume)
     return dataclasses.replace(small, padded=padded, padding=padding)
+
+
+def _only_values(sampled: Array, volume: Volume) -> tuple[float, float] | None:
+    """Return the values of a volume if it has only two; `sampled`: values of some of its voxels."""
+    if sampled.dtype == np.bool_ or not sampled.size:
+        return (0.0, 1.0) if sampled.size else None
+    found: set[Any] = set()
+    plane, depth = math.prod(volume.shape[1:]), volume.shape[0]
+    step = max(1, _AT_A_TIME // max(1, plane))
+    starts = range(0, depth if plane <= _MOST_IN_SLICE else 0, step)
+    parts = (np.asarray(volume.data[at : at + step]) for at in starts)
+    for part in itertools.chain([sampled], parts):
+        low, high = part.min(), part.max()
+        found |= {low.item(), high.item()}
+        if len(found) > 2 or np.any((part != low) & (part != high)):
+            return None
+    return (min(found), max(found)) if len(found) == 2 else None
 
 
 def axes_of(void: Mask) -> tuple[int, ...]:
@@ -148,8 +178,9 @@ def void_of(
 
     `threshold`: as `threshold_of` finds it, if it is known.
     """
-    if small.values.dtype == np.bool_:
-        return small.means > 0.5
+    if small.only_values:
+        is_high: Mask = small.means > sum(small.only_values) / 2
+        return is_high if settings.are_bright(small.values.dtype) else ~is_high
     if threshold is None:
         threshold = threshold_of(small, settings)
     if threshold is None:
@@ -221,7 +252,7 @@ def _find_padding(small: Thumbnail, volume: Volume) -> tuple[Mask, float | None]
     """Return the padded voxels of a thumbnail, and the value of the padding."""
     values = small.values
     nothing = np.zeros(values.shape, np.bool_)
-    if values.dtype == np.bool_ or not np.isfinite(small.means).all():
+    if not np.isfinite(small.means).all():
         return nothing, None
     for value in possible_fill_values(values, volume.metadata):
         padded: Mask = values == value
@@ -350,10 +381,14 @@ class Exterior(NamedTuple):
     widest: float = 0.0  # radius of the widest ball; 0 if it makes no difference
     drift: float = 0.0  # of the solid, as a share of the contrast; 0 if small
     groups: tuple[float, float] | None = None  # grey values of two groups of void, if any
+    pores_are: str = "dark"  # or ``"bright"``, as decided
+    only_values: tuple[float, float] | None = None  # if the volume has only two
 
     def apply(self, settings: S) -> S:
-        """Return settings with this treatment of the exterior."""
-        return dataclasses.replace(settings, exterior=self.treatment, ball_radius=self.radius)
+        """Return settings with this treatment of the exterior and choice of the pores."""
+        return dataclasses.replace(
+            settings, exterior=self.treatment, ball_radius=self.radius, pores_are=self.pores_are
+        )
 
 
 def values_of_sample(volume: Volume, slices: int) -> Array:
@@ -375,7 +410,7 @@ def values_of_sample(volume: Volume, slices: int) -> Array:
 
 def outside_of_thumbnail(small: Thumbnail, settings: VoidSettings, exterior: Exterior) -> Mask:
     """Return the air around the sample in a thumbnail, (z, y, x), bool."""
-    void = None if exterior.treatment == "keep" else void_of(small, settings)
+    void = None if exterior.treatment == "keep" else void_of(small, exterior.apply(settings))
     if void is None:
         return np.zeros(small.padded.shape, np.bool_)
     return rolled(void | small.padded, small, exterior.radius)
@@ -387,13 +422,18 @@ def find_exterior(
     """Find the exterior of a sample; `volume`: 2D or 3D.
 
     `thumbnail`: of the volume, if there is one already.
-    Returns: the exterior. Its treatment is that of the settings, if they decide; else ``"keep"`` if
-    no air or threshold was found, or a mask defines the sample. Padding is excluded, too, unless
-    the settings keep air.
+    Returns: the exterior, and which phase the pores are. Its treatment is that of the settings, if
+    they decide; else ``"keep"`` if no air or threshold was found, or a mask defines the sample.
+    Padding is excluded, too, unless the settings keep air.
     """
     small = thumbnail or make_thumbnail(volume)
+    if settings.pores_are == "auto":
+        phase = "bright" if small.is_mask else "dark"
+        settings = dataclasses.replace(settings, pores_are=phase)
     outside = settings.exterior if settings.removes_air else "keep"
-    nothing = Exterior(outside, settings.ball_radius)
+    nothing = Exterior(
+        outside, settings.ball_radius, pores_are=settings.pores_are, only_values=small.only_values
+    )
     padded = nothing._replace(share=float(small.padded.mean()), padding=small.padding)
     if settings.sample_mask or not np.isfinite(small.means).all():
         return padded

@@ -125,7 +125,7 @@ def find_sample(volume: Volume) -> Sample | None:
     around = find_exterior(volume, settings, small)
     outside = small.padded.copy()
     if around.treatment != "keep":
-        void = void_of(small, settings)
+        void = void_of(small, around.apply(settings))
         assert void is not None, "air was found"
         outside |= rolled(void | small.padded, small, around.radius)
     if outside.mean() < _LEAST_AIR or outside.all():

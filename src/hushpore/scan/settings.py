@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
 
 from hushpore.base.settings import Settings, option
 from hushpore.scan.histogram import AUTO, METHODS
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
 
 #: Spelling of the methods that `str.capitalize` gets wrong.
 _SPELLED = {"isodata": "IsoData"}
@@ -80,11 +86,12 @@ class VoidSettings(Settings):
         more=True,
     )
     pores_are: str = option(
-        "dark",
-        "Whether pores are darker or brighter than the solid.",
+        "auto",
+        "Whether pores are darker or brighter than the solid. auto: darker; in a mask, of 0 "
+        "and one higher value, brighter (as in PoreSpy, OpenPNM and TauFactor).",
         label="Pores are",
-        choices=("dark", "bright"),
-        choice_labels=("Dark", "Bright"),
+        choices=("auto", "dark", "bright"),
+        choice_labels=("Auto", "Dark", "Bright"),
     )
     pore_type: str = option(
         "all",
@@ -128,6 +135,10 @@ class VoidSettings(Settings):
     def is_local(self) -> bool:
         """Whether the threshold is local: one for each voxel."""
         return self.threshold in LOCAL_METHODS
+
+    def are_bright(self, dtype: npt.DTypeLike) -> bool:
+        """Whether pores have the higher values; undecided, those of booleans have."""
+        return self.pores_are == "bright" or (self.pores_are == "auto" and dtype == np.bool_)
 
     @property
     def odd_window(self) -> int:

@@ -43,8 +43,8 @@ def core(seed: int = 0) -> Volume:
 
 #: Totals of threshold, exterior and merging, which corrections do not change.
 FROM_SCAN = {
-    "threshold", "only_values", "threshold_groups", "exterior", "ball_radius", "padding_value",
-    "air_kept_share", "merged_by", "merge_height", "minimum_voxels",
+    "threshold", "pores_are", "only_values", "threshold_groups", "exterior", "ball_radius",
+    "padding_value", "air_kept_share", "merged_by", "merge_height", "minimum_voxels",
 }  # fmt: skip
 
 

@@ -101,7 +101,7 @@ def test_own_labels_measured_again_have_the_same_tables_and_totals() -> None:
         for name in one:
             np.testing.assert_allclose(one[name], other[name], rtol=1e-12, err_msg=name)
     before, after = made.provenance["result"], again.provenance["result"]
-    changed = {"merge_height", "merged_by", "threshold", "ball_radius"}
+    changed = {"merge_height", "merged_by", "threshold", "ball_radius", "only_values"}
     # examined with the grey values of a scan only
     changed |= set(Plausibility().totals())
     for name in before.keys() - changed:

@@ -422,7 +422,7 @@ class Corrections:
                 components=void.components + record["components"] - first.components,
             )
         totals = void_totals(void, Threshold(None), void_walls(graph), graph, given.volume)
-        of_threshold = ("threshold", "only_values", "threshold_groups")
+        of_threshold = ("threshold", "threshold_groups")
         return {name: value for name, value in totals.items() if name not in of_threshold}
 
     def _with_known_grey(self, graph: BasinGraph, labels: Int32s) -> BasinGraph:

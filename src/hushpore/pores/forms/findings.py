@@ -193,7 +193,8 @@ class Findings:
             self.volume,
             in_air=in_air,
             threshold=None if is_void else threshold,
-            bright=self.settings.pores_are == "bright",
+            bright=self.totals.get("pores_are") == "bright"
+            or self.settings.are_bright(self.volume.dtype),
             mask=mask,
         )
         return self.once("sample_map", how)

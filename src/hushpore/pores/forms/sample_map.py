@@ -84,7 +84,7 @@ class SampleMap:
         in_air : bool
             Whether air around the sample was excluded.
         threshold : float, optional
-            Grey value between pore and solid; None: values are the void itself.
+            Grey value between pore and solid; None: 0, of booleans.
         bright : bool
             Whether pores are brighter than it.
         mask : numpy.ndarray, optional
@@ -104,9 +104,9 @@ class SampleMap:
             data: Any = volume.data
             for place, z in enumerate(range(*grid[0].indices(void.shape[0]))):
                 values = np.asarray(data[z])[grid[1:]]
-                is_void = values if threshold is None else (values > threshold) == bright
+                is_void = (values > (threshold or 0.0)) == bright
                 # void that belongs to no pore is air
-                sample[place] = pore[place] | ~is_void.astype(np.bool_)
+                sample[place] = pore[place] | ~is_void
         return cls(sample, pore, _spacing(grid, volume), in_air)
 
     @classmethod

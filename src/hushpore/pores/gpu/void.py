@@ -137,7 +137,7 @@ class GpuGrey:
         return rounded
 
     def beyond(self, threshold: float | None, *, bright: bool) -> Any:
-        """Return 1 where values are beyond a threshold, else 0; None: where they are above 0."""
+        """Return 1 where values are beyond a threshold, else 0; None: beyond 0."""
         phase = self._gpu.xp.empty(self.shape, np.uint8)
         self._gpu.void.launch(
             "find_void", self._count, *self._values, phase, *self._limit(threshold, bright)
@@ -152,8 +152,7 @@ class GpuGrey:
         )
 
     def _limit(self, threshold: float | None, bright: bool) -> tuple[Any, ...]:
-        above = threshold is None or bright
-        return np.float64(threshold or 0.0), np.int32(above), np.int64(self._count)
+        return np.float64(threshold or 0.0), np.int32(bright), np.int64(self._count)
 
     def _counts(self, name: str, before: tuple[Any, ...], bins: int, *after: Any) -> Any:
         """Count values in bins; returns int32, on the GPU."""

@@ -164,7 +164,7 @@ def measure_labels(volume: Volume, settings: MeasureSettings, backend: Backend) 
     given.scan = None if scan is None else volume.replace(scan)
     void = volume.replace(_void_of(given.stack, volume, slabs))
     host = Backend(threads=backend.threads)
-    around = Exterior("keep", how.ball_radius)
+    around = Exterior("keep", how.ball_radius, pores_are=how.pores_are)
     with open_work(void, how, slabs, host, stages, labels=given) as work:
         found = yield from segment(work, host, stages, notes, of=volume.data)
     label = values[given.kept - 1]

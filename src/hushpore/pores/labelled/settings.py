@@ -75,8 +75,8 @@ class MeasureSettings(Settings):
         """Return the settings of a pore segmentation with the same measurements."""
         known = {opt.name for opt in PoreSettings.options()}
         given = {name: value for name, value in self.to_dict().items() if name in known}
-        del given["pores_are"]
-        return PoreSettings(**given, exterior="keep", merge_overlapping=False)
+        given |= {"pores_are": "bright", "exterior": "keep", "merge_overlapping": False}
+        return PoreSettings(**given)
 
     def unused(self, known: Mapping[str, Any]) -> dict[str, str]:
         """Return why settings have no effect, by name."""

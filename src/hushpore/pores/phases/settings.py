@@ -227,7 +227,12 @@ class PhaseSettings(Settings):
 
     def of_pores(self, darkest: float) -> PoreSettings:
         """Return settings of a pore segmentation whose void is the darkest phase."""
-        return PoreSettings(threshold=darkest, exterior=self.exterior, ball_radius=self.ball_radius)
+        return PoreSettings(
+            threshold=darkest,
+            pores_are="dark",
+            exterior=self.exterior,
+            ball_radius=self.ball_radius,
+        )
 
     def hints(self, known: Mapping[str, Any]) -> dict[str, str]:
         """Return hints on values; ``thresholds`` are those that multi-Otsu found."""

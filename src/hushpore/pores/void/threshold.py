@@ -264,16 +264,11 @@ def make_void(
     """Return where the pores are: (z, y, x), bool, C order, owned by the caller.
 
     `values`: (z, y, x), any real dtype. `threshold`: dark pores are at or below it, bright ones
-    above; None: `values` is the void itself. `bright`: whether the pores are the bright phase.
+    above; None: of booleans. `bright`: whether the pores are the bright phase.
     """
     void = np.empty(values.shape, np.bool_) if out is None else out
-    if threshold is None:
-        threads.over(
-            len(values), lambda first, last: np.copyto(void[first:last], values[first:last])
-        )
-        return void
-    limit: Any = np.float64(threshold)
-    if values.dtype.kind in "iu":
+    limit: Any = values.dtype.type(0) if threshold is None else np.float64(threshold)
+    if threshold is not None and values.dtype.kind in "iu":
         # whole numbers are compared as such: exact at any size, and no conversion
         info = np.iinfo(values.dtype)
         if threshold < info.min or threshold >= info.max:

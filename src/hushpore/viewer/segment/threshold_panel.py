@@ -407,9 +407,10 @@ class ThresholdPanel(GreyPanel):
 
     def _settings(self) -> PoreSettings | None:
         try:
-            return cast("PoreSettings", self._form.value)
+            settings = cast("PoreSettings", self._form.value)
         except InputError:
             return None
+        return settings if self.greys is None else self.greys.decided(settings)
 
     def _say(self, text: str) -> None:
         """Show a message; if empty, what the histogram covers."""
