@@ -162,6 +162,7 @@ def test_the_limit_of_a_scan_follows_its_settings(
     assert lowest < result["detection_limit"] / 0.01 < highest
     assert 1 < result["detection_limit_high"] / result["detection_limit"] < 1.1
     assert -0.25 < result["detection_size_error"] < 0.02
+    assert 0 < result["detection_size_deviation"] < 0.15
     form = found.form("casting").set_index("symbol")
     assert form.loc["a_90", "value"] == pytest.approx(result["detection_limit"])
     (remark,) = (note.message for note in found.remarks if "a90" in note.message)

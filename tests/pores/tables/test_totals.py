@@ -31,15 +31,16 @@ EVERYTHING = PoreSettings(
     tortuosity=True,
     transport="both",
     intervals=True,
+    detection_limit=True,
     subvoxel_porosity=True,
     report_form="rock",
 )
 
 
 def lattice() -> Volume:
-    """Pores that open into each other along each axis, so that nothing remains unmeasured."""
-    place = 2 * np.pi * np.indices((40, 40, 40)) / 10
-    void = np.clip(2 * np.cos(place).sum(axis=0), -1, 1)
+    """Pores that open into each other along each axis, in solid with room for balls."""
+    place = 2 * np.pi * np.indices((40, 40, 40)) / 20
+    void = np.clip(4 * (np.cos(place).sum(axis=0) - 0.6), -1, 1)
     noise = np.random.default_rng(0).normal(0, 3, void.shape)
     return Volume((100 - 40 * void + noise).astype(np.float32), spacing=2.0, unit="um")
 
