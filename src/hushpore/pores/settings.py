@@ -216,8 +216,8 @@ class PoreSettings(VoidSettings):
         False,
         "Detection limit (a90): the diameter of pores that are found in 90 % of cases, and the "
         "error of their size. Balls of known diameters are put into the solid of the scan, with "
-        "its noise and blur, and segmented with the same settings. Takes about four times as long, "
-        "in a large scan for its middle only.",
+        "its noise and blur, and segmented with the same settings. Takes four to ten times as "
+        "long, of a large scan only its middle is used.",
         label="Detection limit",
         more=True,
     )
