@@ -89,7 +89,7 @@ def test_a_mac_has_all_that_a_job_asks_of_its_gpu(
     method: str, dimensions: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for place, names in (
-        (Learner, ("_train", "validate", "fit_mean_and_shares")),
+        (Learner, ("_train", "validate", "fit_correction_and_shares")),
         (volumes, ("predict_tile",)),
     ):
         for name in names:

@@ -182,7 +182,7 @@ def fitted(network: UNet, image: np.ndarray, model: NoiseModel, size: tuple[int,
     drawing = Recorruption.of(model, Scale((0.0,), (1.0,)), size, 0, "cpu", (64, 64))
     batches = BatchSampler(size, 16, 0.0, torch.Generator().manual_seed(0), pair_maker=drawing)
     learner = Learner(network)
-    learner.fit_mean_and_shares(Images.of(torch.from_numpy(image).float()), batches)
+    learner.fit_correction_and_shares(Images.of(torch.from_numpy(image).float()), batches)
     return learner
 
 
@@ -231,6 +231,30 @@ def test_the_mean_grey_value_is_that_of_the_scan_whatever_was_learnt() -> None:
     with torch.no_grad():
         found = learner.average(torch.from_numpy(image[:, None]).float())
     assert float(found.mean()) == pytest.approx(image.mean(), abs=0.005)
+
+
+def test_each_grey_value_keeps_its_mean_also_where_the_border_of_a_patch_shifts_it() -> None:
+    rng = np.random.default_rng(0)
+    clean = np.zeros((8, 160, 160))
+    clean[:, :, 80:] = 4.0
+    image = clean + 0.5 * rng.normal(size=clean.shape)
+    # a network that is right near the border of what it sees, and shifts each grey value elsewhere
+    network = UNet(Architecture(2, "r2r", features=1)).eval()
+
+    def predict(x: torch.Tensor) -> torch.Tensor:
+        known = 4.0 * (avg_pool2d(x, 5, 1, 2, count_include_pad=False) > 2).float()
+        known[..., 16:-16, 16:-16] += torch.where(known[..., 16:-16, 16:-16] > 2, -0.2, 0.3)
+        return known
+
+    network.features = predict
+    torch.nn.init.ones_(network.out.weight)
+    torch.nn.init.zeros_(network.out.bias)
+    learner = fitted(network, image, known_noise(np.ones((1, 1)), 0.5), (32, 32))
+    with torch.no_grad():
+        found = learner.average(torch.from_numpy(image[:, None]).float())[:, 0].numpy()
+    for side in (slice(24, 72), slice(88, 136)):
+        middle = (slice(None), slice(24, 136), side)
+        assert found[middle].mean() == pytest.approx(image[middle].mean(), abs=0.02)
 
 
 def test_an_edge_that_was_not_learnt_is_given_back_and_no_noise_beside_it() -> None:

@@ -37,6 +37,9 @@ SHARE_QUANTILES = (
     0, 0.25, 0.5, 0.7, 0.8, 0.85, 0.9, 0.93, 0.95, 0.97, 0.98, 0.99, 0.995, 0.998,
 )  # fmt: skip
 
+#: Number of grey values, evenly spaced, at which the correction of the output is fitted.
+CORRECTED_AT = 8
+
 #: Minimum mean square of normalised values.
 _LEAST_ENERGY = 1e-12
 
@@ -131,10 +134,11 @@ class UNet(nn.Module):
     at their defaults.
     """
 
-    # for training without masked pixels: correction of the output, (outputs,), and shares of the
-    # input in the result, (n_shares,), at values of `activity`, (n_shares,); see
-    # `Learner.fit_mean_and_shares`
+    # for training without masked pixels: correction of the output, (outputs, CORRECTED_AT), at
+    # its values, (CORRECTED_AT,), and shares of the input in the result, (n_shares,), at values of
+    # `activity`, (n_shares,); see `Learner.fit_correction_and_shares`
     offset: torch.Tensor
+    offset_at: torch.Tensor
     input_shares: torch.Tensor
     share_at: torch.Tensor
 
@@ -161,7 +165,8 @@ class UNet(nn.Module):
         self.up_top = _two_convolutions(n, f + skipped, f, f)
         self.out: nn.Conv2d | nn.Conv3d = _convolution(n, f, a.outputs, kernel=1)
         if not a.hides_pixels:
-            self.register_buffer("offset", torch.zeros(a.outputs))
+            self.register_buffer("offset", torch.zeros(a.outputs, CORRECTED_AT))
+            self.register_buffer("offset_at", torch.arange(float(CORRECTED_AT)))
             self.register_buffer("input_shares", torch.zeros(len(SHARE_QUANTILES)))
             self.register_buffer("share_at", torch.zeros(len(SHARE_QUANTILES)))
 
@@ -186,8 +191,17 @@ class UNet(nn.Module):
         return (1 - self._share_of(self.activity(difference, output))) * difference
 
     def shifted(self, output: torch.Tensor) -> torch.Tensor:
-        """Return the output, (batch, outputs, *size), with the mean of the scan."""
-        return output + self.offset.view(-1, *(1,) * self.dimensions)
+        """Return the output, (batch, outputs, *size), with the mean of the scan at each grey value."""
+        place = self.places_of(output)
+        below = place.long().clamp_max(CORRECTED_AT - 2)
+        own = torch.arange(len(self.offset), device=output.device).view(-1, *(1,) * self.dimensions)
+        low, high = self.offset[own, below], self.offset[own, below + 1]
+        return output + torch.lerp(low, high, place - below)
+
+    def places_of(self, output: torch.Tensor) -> torch.Tensor:
+        """Return where values lie among `offset_at`, from 0 to its last index."""
+        step = (self.offset_at[-1] - self.offset_at[0]) / (CORRECTED_AT - 1)
+        return ((output - self.offset_at[0]) / step).clamp(0, CORRECTED_AT - 1)
 
     def activity(self, difference: torch.Tensor, output: torch.Tensor) -> torch.Tensor:
         """Return the logarithm of the local activity, which determines the share of the input.
@@ -269,6 +283,7 @@ class UNet(nn.Module):
                 module.kernel.copy_(blur_kernel(module.steps, "cpu"))
         if not self.architecture.hides_pixels:
             self.offset.zero_()
+            self.offset_at.copy_(torch.arange(float(CORRECTED_AT)))
             self.input_shares.zero_()
             self.share_at.copy_(torch.arange(len(SHARE_QUANTILES)))
 

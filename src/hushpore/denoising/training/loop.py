@@ -109,7 +109,7 @@ class TrainingLoop:
             raise
         if self.batch_sampler.pair_maker is not None and state.step:
             with self.timer.stage("validation"):
-                state.learner.fit_mean_and_shares(
+                state.learner.fit_correction_and_shares(
                     self.images(state.step - 1), self._fixed_batches()
                 )
         self._keep(state, checkpoint)

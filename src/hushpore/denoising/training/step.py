@@ -18,7 +18,8 @@ import torch
 
 from hushpore.base.errors import InputError
 from hushpore.denoising.masking import Replacement, draw_positions, mask_pixels, values_at
-from hushpore.denoising.model import SHARE_QUANTILES
+from hushpore.denoising.model import CORRECTED_AT, SHARE_QUANTILES
+from hushpore.device.transfers import constant
 from hushpore.patches.sampling import draw_corners, draw_orientations
 
 if TYPE_CHECKING:
@@ -33,6 +34,9 @@ _LARGE = 2**25 - 2**16
 
 #: Batches for the fit of the input shares, and approximate number of pixels for quantiles.
 _SHARE_BATCHES, _QUANTILES_OF = 8, 1 << 20
+
+#: Quantiles of the output between which it is corrected, and least distance of their values.
+_OUTERMOST, _LEAST_RANGE = (0.005, 0.995), 1e-6
 
 #: Share of the noise variance below which nothing is removed: the gain would be 0.09 dB.
 _NOTHING = 0.02
@@ -306,10 +310,11 @@ class Learner:
         return self._loss(self.average, images, batch_sampler)
 
     @torch.no_grad()
-    def fit_mean_and_shares(self, images: Images, batch_sampler: BatchSampler) -> None:
-        """Fit the offset of the averaged network, and the share of its input in the output.
+    def fit_correction_and_shares(self, images: Images, batch_sampler: BatchSampler) -> None:
+        """Fit the correction of the averaged network, and the share of its input in the output.
 
-        First the mean grey value is corrected to that of the scan. After a short training,
+        First the mean of the removed noise becomes 0 at each grey value of the output: air, pores
+        and solid are shifted differently, most so after a short training. After such a training,
         especially with little noise, the scan may be closer to the true image than the prediction,
         and a weighted sum of both is closer than either. The weight of the input is a least-squares
         fit over some batches, whose targets have independent noise, so that the noise of the input
@@ -332,8 +337,12 @@ class Learner:
             # the network is applied to the scan, which has less noise than the training inputs
             scan = images.windows(corners, batch_sampler.size, turned)
             applied.append((network.own(scan), self._predicted(network, scan)))
-        errors = torch.cat([(own - output).flatten(2).mean(2) for own, output in applied])
-        network.offset.copy_(_certain_mean(errors))
+        own, output = self._in_the_middle(images, batch_sampler)
+        some = output.flatten()[:: max(1, output.numel() // _QUANTILES_OF)]
+        low, high = torch.quantile(some, torch.tensor(_OUTERMOST, device=some.device))
+        at = torch.linspace(0, 1, CORRECTED_AT, device=some.device)
+        network.offset_at.copy_(low + at * (high - low).clamp_min(_LEAST_RANGE))
+        network.offset.copy_(_mean_correction(own - output, network.places_of(output)))
         found = []
         for own, targets, unshifted in looked_at:
             output = network.shifted(unshifted)
@@ -364,6 +373,36 @@ class Learner:
         gone = torch.cat([network.removed(*each) for each in applied]).square().mean()
         is_nothing = gone < _NOTHING * noise.sum() / len(energy)
         network.input_shares.copy_(torch.where(is_nothing, 1.0, network.input_shares))
+
+    def _in_the_middle(
+        self, images: Images, batch_sampler: BatchSampler
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return scan and output of the averaged network, (patches, outputs, pixels).
+
+        The patches are cut out of larger ones: the network sees the border of a patch, and shifts
+        the grey values there, unlike in a whole slice.
+        """
+        network, size = self.average, batch_sampler.size
+        architecture, room = network.architecture, images.shape[1:]
+        rules = zip(size, architecture.radii, architecture.multiples, room, strict=True)
+        larger = tuple(
+            min(n + 2 * (-(-radius // step) * step), most // step * step)
+            for n, radius, step, most in rules
+        )
+        before = [(most - n) // 2 for most, n in zip(larger, size, strict=True)]
+        middle = tuple(slice(start, start + n) for start, n in zip(before, size, strict=True))
+        last = constant(tuple(n - m for n, m in zip(room, larger, strict=True)), images.device)
+        found = []
+        for _ in range(_SHARE_BATCHES):
+            corners, turned = batch_sampler.places(images)
+            within = corners[:, 1:] - constant(tuple(before), images.device)
+            corners = torch.cat([corners[:, :1], within.clamp_min(0).minimum(last)], 1)
+            scan = images.windows(corners, larger, turned)
+            for few in scan.split(max(1, len(scan) // 4)):
+                output = self._predicted(network, few)
+                found.append([x[:, :, *middle].flatten(2) for x in (network.own(few), output)])
+        own, output = (torch.cat(each) for each in zip(*found, strict=True))
+        return own, output
 
     def _loss(self, network: UNet, images: Images, batch_sampler: BatchSampler) -> torch.Tensor:
         draw, how = batch_sampler.generator, batch_sampler.replacement
@@ -413,10 +452,25 @@ class Learner:
             self.patch_losses = torch.cat([corners.float(), losses], 1)
 
 
-def _certain_mean(values: torch.Tensor) -> torch.Tensor:
-    """Return the mean of each column, or 0 if it is within two standard errors of 0."""
-    mean, variance = values.mean(0), values.var(0, correction=0) / len(values)
-    return mean * (1 - 4 * variance / mean.square().clamp_min(1e-12)).clamp_min(0)
+def _mean_correction(errors: torch.Tensor, places: torch.Tensor) -> torch.Tensor:
+    """Return the mean error near each place, or 0 if it is within three standard errors of 0.
+
+    `errors`: (patches, outputs, pixels). `places`: of the same shape, 0 to `CORRECTED_AT` - 1.
+    Returns: (outputs, `CORRECTED_AT`). Where there are no pixels, the mean is that of the nearest.
+    """
+    index = places.round().long()
+    sums, counts = (
+        torch.zeros(*errors.shape[:2], CORRECTED_AT, device=errors.device).scatter_add_(2, index, x)
+        for x in (errors, torch.ones_like(errors))
+    )
+    apart = torch.arange(CORRECTED_AT, device=errors.device)
+    near = torch.exp(-4.0 * (apart[:, None] - apart).abs())
+    sums, counts = sums @ near, counts @ near
+    total = counts.sum(0)
+    mean = sums.sum(0) / total
+    # patches differ by more than the noise of single pixels
+    variance = (sums - mean * counts).square().sum(0) / total.square()
+    return mean * (1 - 9 * variance / mean.square().clamp_min(1e-12)).clamp_min(0)
 
 
 def choose_precision(wanted: str, backend: Backend, dimensions: int = 2) -> torch.dtype:
