@@ -37,8 +37,10 @@ SHARE_QUANTILES = (
     0, 0.25, 0.5, 0.7, 0.8, 0.85, 0.9, 0.93, 0.95, 0.97, 0.98, 0.99, 0.995, 0.998,
 )  # fmt: skip
 
-#: Number of grey values, evenly spaced, at which the correction of the output is fitted.
-CORRECTED_AT = 8
+#: Number of grey values, evenly spaced, at which the correction of the output is fitted. With 6 or
+#: more, voxels of one phase that noise makes darker and brighter are corrected apart, which puts
+#: noise back (up to 2.9 dB in strong noise).
+CORRECTED_AT = 3
 
 #: Minimum mean square of normalised values.
 _LEAST_ENERGY = 1e-12
