@@ -398,7 +398,7 @@ class Learner:
             within = corners[:, 1:] - constant(tuple(before), images.device)
             corners = torch.cat([corners[:, :1], within.clamp_min(0).minimum(last)], 1)
             scan = images.windows(corners, larger, turned)
-            for few in scan.split(max(1, len(scan) // 4)):
+            for few in torch.split(scan, max(1, len(scan) // 4)):
                 output = self._predicted(network, few)
                 found.append([x[:, :, *middle].flatten(2) for x in (network.own(few), output)])
         own, output = (torch.cat(each) for each in zip(*found, strict=True))
