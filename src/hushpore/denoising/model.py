@@ -193,7 +193,7 @@ class UNet(nn.Module):
         return (1 - self._share_of(self.activity(difference, output))) * difference
 
     def shifted(self, output: torch.Tensor) -> torch.Tensor:
-        """Return the output, (batch, outputs, *size), with its shift at each grey value corrected."""
+        """Return the output, (batch, outputs, *size), with its shifts corrected."""
         place = self.places_of(output)
         below = place.long().clamp_max(CORRECTED_AT - 2)
         own = torch.arange(len(self.offset), device=output.device).view(-1, *(1,) * self.dimensions)
