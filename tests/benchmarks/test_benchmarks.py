@@ -67,6 +67,7 @@ TINY: dict[str, dict[str, Any]] = {
         "SMOOTHING": 1.0,
         "POROSITY": 0.4,
     },
+    "transport": {"SIZES": (32,), "SHARE": 0.5, "BLUR": 1.5, "CELL": 12, "EDGE": 40},
     "threshold_grid": {
         "SHAPE": (24, 40, 40),
         "POROSITIES": (0.2,),

@@ -194,10 +194,10 @@ def test_the_report_holds_all_forms_with_the_chosen_one_open(tmp_path: Path, cho
     assert (folder / "form.csv").is_file() == (chosen != "none")
     # all else is as in the form itself, but what takes time is left out with the reason
     rock = forms[escape(form_of("rock").title)][1]
-    has_flow = "Permeability along z</td><td class=whole>" in rock
+    has_flow = "Permeability of the network along z</td><td class=whole>" in rock
     assert has_flow == (chosen == "rock")
     electrode = forms[escape(form_of("electrode").title)][1]
-    assert ("MacMullin number along z</td><td class=whole>" in electrode) == (
+    assert ("MacMullin number of the network along z</td><td class=whole>" in electrode) == (
         chosen in ("rock", "electrode")
     )
     reason = "Set Report form to Rock (--report-form rock)."

@@ -254,6 +254,20 @@ def draw_rev(
     add_legend(axes, title="porosity not settled" if settled is None else None)
 
 
+def draw_transport(axes: Axes, table: pd.DataFrame, unit: str, colours: Sequence[str]) -> None:
+    """Draw the mean concentration or pressure along each axis.
+
+    `table`: see `hushpore.pores.transport.result.Transport.profile`.
+    """
+    names = {"diffusion": "concentration", "flow": "pressure"}
+    for (kind, axis), own in table.groupby(["transport", "axis"], sort=False):
+        style = "-" if kind == "diffusion" else "--"
+        label, colour = f"{names[kind]} along {axis}", colours["zyx".index(axis)]
+        axes.plot(own["position"], own["level"], style, color=colour, label=label)
+    frame(axes, f"position ({unit})", "mean in each slice")
+    add_legend(axes)
+
+
 def draw_noise_match(axes: Axes, match: Mapping[str, Any], colours: Sequence[str]) -> None:
     """Plot the power of the noise, and of the residual in flat regions and at edges.
 

@@ -23,7 +23,7 @@ from hushpore.figures.drawing import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     import numpy.typing as npt
     from matplotlib.axes import Axes
@@ -116,6 +116,27 @@ def phase_picture(
     share_axes.invert_yaxis()
     share_axes.set_xlim(0, 118 * float(shares.max()))
     share_axes.set_box_aspect(ratio)
+    return png(figure)
+
+
+def map_picture(maps: Mapping[str, Volume]) -> bytes:
+    """Draw the middle slices of maps with a colour bar each, black where the value is 0.
+
+    `maps`: by title, 2D or 3D, of one shape.
+    Returns: a PNG file, as `pore_picture`.
+    """
+    volumes = list(maps.values())
+    figure, panels, _ = _figure_for(volumes[0], len(maps), "")
+    for axes, (title, volume) in zip(panels, maps.items(), strict=True):
+        plane = np.asarray(middle_plane(volume), np.float32)
+        flowing = plane[plane > 0]
+        high = float(np.quantile(flowing, 0.995)) if flowing.size else 1.0
+        image = axes.imshow(
+            plane, "inferno", vmin=0, vmax=high, aspect=_aspect(volume), interpolation="nearest"
+        )
+        figure.colorbar(image, ax=axes, shrink=0.8)
+        _entitle(axes, title)
+    _scale_bar(panels[0], volumes[0])
     return png(figure)
 
 

@@ -243,7 +243,9 @@ def segment(
         labels = work.scratch.stack("labels", basins.shape, np.int32)
         written = write_labels(basins, numbering.label_of, slabs, labels, work.threads)
         yield from stages.run("labels", written, 0.99, labels)
-        transport = yield from _find_transport(found, stages, notes)
+        transport = None
+        if settings.transport != "none":
+            transport = yield from _find_transport(found, stages, notes)
         subvoxel = yield from _find_subvoxel(found, stages, notes)
         certainty = yield from _find_certainty(found, labels, numbering, stages, notes)
         detection = {}
@@ -367,10 +369,8 @@ def _find_thickness(
 def _find_transport(
     found: Segmented, stages: Stages, notes: list[Note]
 ) -> Generator[Event, Any, Transport | None]:
-    """Solve transport in the void if requested."""
+    """Solve transport in the void."""
     work, sample = found.work, int(found.void.sample.sum())
-    if work.settings.transport == "none":
-        return None
     # imported late, because its kernels take 0.1 s to load
     from hushpore.pores.transport.job import transport_of_job
 

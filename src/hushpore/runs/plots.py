@@ -19,6 +19,7 @@ from hushpore.figures.drawing import (
     FORMATS,
     PAPER,
     draw_rev,
+    draw_transport,
     frame,
     new_figure,
     publication_file,
@@ -56,7 +57,7 @@ _MOST_BINS = 1000
 DEPTHS = {"profile_depth": "depth below the surface", "profile_radius": "distance from the axis"}
 
 #: Tables of a result that are plotted as they are.
-_TABLES = ("profile", *DEPTHS, "thickness", "rev", "drainage")
+_TABLES = ("profile", *DEPTHS, "thickness", "rev", "drainage", "transport")
 
 #: Colours of a size distribution, of its fit, and of the lines at D10, D50 and D90.
 SIZE_COLOURS = (PAPER[0], PAPER[1], PAPER[5])
@@ -112,7 +113,7 @@ def export_plots(
         The files: ``sizes_number``, ``sizes_volume``, the same with ``_cumulative``,
         ``orientation_rose``, ``orientation_inclination``, ``size_statistics.csv`` (D10, D50, D90,
         fit), and as far as measured ``profile``, ``profile_depth``, ``profile_radius``,
-        ``thickness``, ``rev`` and ``drainage``.
+        ``thickness``, ``rev``, ``drainage`` and ``transport``.
 
     Raises
     ------
@@ -263,6 +264,11 @@ def _other_plots(found: PoreResult, tables: Mapping[str, pd.DataFrame]) -> Itera
 
             def draw(axes: Axes, table: pd.DataFrame = table) -> None:
                 draw_thickness(axes, table, unit, PAPER, is_cumulative=False)
+
+        elif name == "transport":
+
+            def draw(axes: Axes, table: pd.DataFrame = table) -> None:
+                draw_transport(axes, table, unit, PAPER)
 
         elif name == "rev":
 

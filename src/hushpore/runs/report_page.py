@@ -25,6 +25,7 @@ from hushpore.figures.drawing import (
     draw_rev,
     draw_rising,
     draw_sizes,
+    draw_transport,
     edges_of,
     frame,
     new_figure,
@@ -32,13 +33,14 @@ from hushpore.figures.drawing import (
     size_table,
     svg,
 )
-from hushpore.figures.slices import phase_picture, pore_picture
+from hushpore.figures.slices import map_picture, phase_picture, pore_picture
 from hushpore.jobs import JOBS
 from hushpore.pores.forms.tables import FORMS, form_of
 from hushpore.pores.phases.measures import CONTACTS, PHASES
 from hushpore.pores.phases.result import COLOURS
 from hushpore.pores.tables.measures import PORES, summarised
 from hushpore.pores.tables.totals import totals_in_words
+from hushpore.pores.transport.result import MAPS, is_map, map_title, without_transport
 from hushpore.runs.methods_text import methods_section
 
 if TYPE_CHECKING:
@@ -240,7 +242,8 @@ def pore_report(
         title=provenance["headline"],
     )
     forms = {name: table() for name, table in files.of_report.items()}
-    page = pore_page(before.name, provenance, files.tables, picture, forms)
+    solved = _transport(files)
+    page = pore_page(before.name, provenance, files.tables, picture, forms, solved)
     return {"report": picture}, {"report": page}
 
 
@@ -250,13 +253,14 @@ def pore_page(
     tables: Mapping[str, pd.DataFrame],
     picture: bytes,
     other_forms: Mapping[str, pd.DataFrame] | None = None,
+    solved: Iterable[str] = (),
 ) -> str:
     """Return the report of a pore result as one HTML page.
 
     `provenance`: as ``result.json`` has it; the last of its ``jobs`` is the segmentation. `tables`:
     ``pores`` and ``profile``. `picture`: PNG file of slices, see
     `hushpore.figures.slices.pore_picture`. `other_forms`: tables of the forms beside the chosen
-    one, which is ``form`` of `tables`, by name.
+    one, which is ``form`` of `tables`, by name. `solved`: the section about transport.
     Returns: the page; pictures are part of it.
     """
     made = provenance["jobs"][-1]
@@ -277,6 +281,7 @@ def pore_page(
             "<h2>Distributions</h2>",
             _plots(tables["pores"], tables["profile"], unit),
             *_rev(tables.get("rev"), made["result"], unit),
+            *solved,
             "<h2>Pores</h2>",
             _spread(tables["pores"], titles),
             _largest(tables["pores"], titles),
@@ -299,9 +304,35 @@ def phase_report(
         _measures(phases, PHASES, given),
         "<h2>Contacts</h2>",
         _measures(contacts, CONTACTS, given) if len(contacts) else "<p>No two phases touch.</p>",
+        *_transport(files, provenance["jobs"][-1]["result"]),
     ]
     shown = _picture("A slice, its phases, and their shares", picture)
     return {"report": picture}, {"report": _page(before.name, provenance, [shown], findings)}
+
+
+def _transport(files: ResultFiles, totals: Mapping[str, Any] | None = None) -> Iterable[str]:
+    """Yield slices of the flux and the profiles of transport; nothing where it was not solved.
+
+    `totals`: a record, for its totals of transport in a table.
+    """
+    maps = {map_title(name): volume for name, volume in files.images.items() if is_map(name)}
+    if not maps:
+        return
+    yield "<h2>Transport in voxels</h2>"
+    if totals is not None:
+        names = without_transport(totals)
+        rows = {
+            name: value for name, value in totals.items() if name not in names or name == "unit"
+        }
+        yield _table(totals_in_words(rows))
+    yield "<p>Local flux over its mean along the axis, in the middle slice.</p>"
+    for kind in MAPS.values():
+        if own := {title: volume for title, volume in maps.items() if title.startswith(kind)}:
+            yield _picture(f"Slices of the {kind}", map_picture(own))
+    unit = readable_unit(next(iter(maps.values())).unit)
+    figure = new_figure(_SIZE[0] / 2, _SIZE[1])
+    draw_transport(add_plots(figure, 1)[0], files.tables["transport"], unit, PAPER)
+    yield svg(figure)
 
 
 def _measures(

@@ -31,7 +31,7 @@ from hushpore.pores.phases.result import COLOURS
 from hushpore.viewer.forms.layout import fill
 from hushpore.viewer.job_widget import JobWidget
 from hushpore.viewer.layers.conversion import METADATA_KEY, known_of, layer_data
-from hushpore.viewer.results.pore_layer import LENGTHS
+from hushpore.viewer.results.pore_layer import LENGTHS, map_layers
 from hushpore.viewer.running.previews import OPACITY, SlicePreview
 from hushpore.viewer.segment.grey_panel import GreyHistogram, GreyPanel, prepare_kernels
 
@@ -74,6 +74,7 @@ def phase_layers(result: Phases, target: Target) -> list[LayerData]:
         layers.append(regions_layer(regions, result.region_table, result.names, **common))
     if result.thickness is not None:
         layers.append(thickness_layer(result.thickness_volume, **common))
+    layers += map_layers(result.transport, result.provenance, target.placement)
     return layers
 
 

@@ -235,11 +235,12 @@ def solve_diffusion(
     lengths = (steps[0] / steps).astype(np.float64)
     threads.over(len(field), _flux, field, phase, of_phase, lengths, periodic, flux, energy)
     mean = float(energy.sum()) / math.prod(field.shape[1:])
-    flux = flux[:, : cross[0], : cross[1]] / np.float32(mean)
-    is_inside = field >= 0
-    profile = field.sum((1, 2), np.float64, where=is_inside) / is_inside.sum((1, 2))
+    profile = np.array([plane[plane >= 0].mean(dtype=np.float64) for plane in field])
+    del field
+    flux = flux[:, : cross[0], : cross[1]]
+    flux /= np.float32(mean)
     flux = np.ascontiguousarray(np.moveaxis(flux, 0, axis))
-    return Diffusion(mean * len(field), flux, profile, iterations, residual)
+    return Diffusion(mean * profile.size, flux, profile, iterations, residual)
 
 
 def _solve(grid: _Grid) -> Pass[tuple[Float32s, int, float]]:

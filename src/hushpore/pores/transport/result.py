@@ -97,6 +97,12 @@ class Transport:
         return dataclasses.replace(self, volume=volume, totals=totals)
 
 
+def is_map(name: str) -> bool:
+    """Whether an image of a result has the name of a map."""
+    kind, _, axis = name.partition("_")
+    return kind in MAPS and axis in ("z", "y", "x")
+
+
 def map_title(name: str) -> str:
     """Return the title of a map by its name.
 

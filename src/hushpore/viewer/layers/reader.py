@@ -292,12 +292,12 @@ def _show(viewer: Any, layers: Sequence[Layer], then: Callable[[], None]) -> Ite
 
 def _layers(volumes: Sequence[Volume]) -> list[LayerData]:
     """Return volumes as layers; layers that jobs hide are hidden unless they come alone."""
-    from hushpore.viewer.results.pore_layer import LENGTHS
+    from hushpore.viewer.results.pore_layer import LENGTHS, TRANSPORT
 
     found = [_layer(volume) for volume in volumes]
     for _, keywords, _ in found:
         hidden = not keywords.get("visible", True)
-        hidden = hidden or bool(keywords["metadata"][METADATA_KEY].get(LENGTHS))
+        hidden = hidden or not {LENGTHS, TRANSPORT}.isdisjoint(keywords["metadata"][METADATA_KEY])
         keywords["visible"] = len(found) == 1 or not hidden
     return found
 

@@ -20,6 +20,7 @@ from hushpore.io.output_target import PROVENANCE
 from hushpore.jobs import JOBS, PORE_JOBS
 from hushpore.pores.phases.result import Phases
 from hushpore.pores.result import MERGING, thickness_title
+from hushpore.pores.transport.result import is_map, map_title
 from hushpore.runs.pore_result import LABELS_IN_BLOCKS, read_result_table
 from hushpore.viewer.layers.conversion import METADATA_KEY, READ, UPSTREAM, layer_data
 from hushpore.viewer.layers.layer_files import beside
@@ -31,7 +32,9 @@ from hushpore.viewer.results.pore_layer import (
     REV,
     THICKNESS,
     THROATS,
+    TRANSPORT,
     features_of,
+    map_layer,
     thickness_layer,
 )
 
@@ -110,19 +113,25 @@ def labels_from_result(volume: Volume) -> LayerData | None:
 
 
 def is_thickness(volume: Volume) -> bool:
-    """Whether a volume is a local thickness in a result folder."""
+    """Whether a volume is a local thickness or a map of transport in a result folder."""
+    if volume.source and is_map(volume.name):
+        return (folder_of(volume) / f"{TRANSPORT}.csv").is_file()
     files = folder_of(volume) / f"{THICKNESS}.csv", folder_of(volume) / PROVENANCE
     return bool(volume.source) and volume.name in _THICKNESSES and all(map(Path.is_file, files))
 
 
 def thickness_from_result(volume: Volume) -> LayerData | None:
-    """Return a local thickness as the layer that it was saved from, or None if it is not one.
+    """Return a local thickness or a map as the layer that it was saved from; None for others.
 
     `volume`: as read from a file.
     """
     if not is_thickness(volume):
         return None
-    folder, phase = folder_of(volume), _THICKNESSES[volume.name]
+    folder = folder_of(volume)
+    if is_map(volume.name):
+        named = volume.replace(volume.data, name=f"{folder.name} {map_title(volume.name)}")
+        return map_layer(named, (jobs_in(folder / PROVENANCE) or [{}])[-1])
+    phase = _THICKNESSES[volume.name]
     table = read_result_table(folder / f"{THICKNESS}.csv")
     largest = float(table.loc[table["phase"] == phase, "thickness_to"].max())
     made = [job for job in jobs_in(folder / PROVENANCE) if job.get("job") in PORE_JOBS]

@@ -49,10 +49,10 @@ def show_scale_bar(viewer: Any, units: Sequence[Any] = ()) -> None:
 
 
 def show_colour_bar(layer: Any) -> None:
-    """Show napari's colour bar for an image of lengths, such as a local thickness."""
-    from hushpore.viewer.results.pore_layer import LENGTHS
+    """Show napari's colour bar for an image of lengths or of transport."""
+    from hushpore.viewer.results.pore_layer import LENGTHS, TRANSPORT
 
-    if isinstance(layer, Image) and known_of(layer).get(LENGTHS):
+    if isinstance(layer, Image) and not {LENGTHS, TRANSPORT}.isdisjoint(known_of(layer)):
         layer.colorbar.visible = True
 
 

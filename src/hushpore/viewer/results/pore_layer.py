@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from hushpore.base.arrays import Float64s, Int32s, Mask
     from hushpore.base.volume import Volume
     from hushpore.pores.result import Pores
+    from hushpore.pores.transport.result import Transport
     from hushpore.viewer.layers.conversion import Placement
 
 #: Keys of the metadata: table of throats, porosity of each slice.
@@ -56,6 +57,9 @@ REV = "rev"
 
 #: Key for layers whose values (of images) or features (of labels) are lengths in the layer's unit.
 LENGTHS = "lengths"
+
+#: Key for maps of transport, whose values have no unit.
+TRANSPORT = "transport"
 
 #: Key of the result itself, which can be merged again; missing in layers read from some folders.
 RESULT = "pores"
@@ -171,20 +175,51 @@ def path_layers(
     return [(paths, keywords, "shapes")]
 
 
+def map_layers(
+    transport: Transport | None, provenance: dict[str, Any], placement: Placement | None = None
+) -> list[tuple[Any, dict[str, Any], str]]:
+    """Return the maps of transport as images; hidden at first, except the first one."""
+    volumes = {} if transport is None else transport.map_volumes
+    return [
+        map_layer(volume, provenance, placement=placement, visible=number == 0)
+        for number, volume in enumerate(volumes.values())
+    ]
+
+
+def map_layer(
+    volume: Volume, provenance: dict[str, Any], **more: Any
+) -> tuple[Any, dict[str, Any], str]:
+    """Return a map of transport as an image, transparent where nothing flows.
+
+    One value in 200 of the others is brighter than the scale; parameters as for `thickness_layer`.
+    """
+    values = volume.array()
+    flowing = values[values > 0]
+    largest = float(np.quantile(flowing, 0.995)) if flowing.size else 1.0
+    layer = thickness_layer(volume, largest, provenance, colours="inferno", **more)
+    known = layer[1]["metadata"][METADATA_KEY]
+    known[TRANSPORT] = known.pop(LENGTHS)
+    return layer
+
+
 def thickness_layer(
-    volume: Volume, largest: float, provenance: dict[str, Any], **more: Any
+    volume: Volume,
+    largest: float,
+    provenance: dict[str, Any],
+    colours: str = "viridis",
+    **more: Any,
 ) -> tuple[Any, dict[str, Any], str]:
     """Return a local thickness as an image, transparent outside the phase.
 
     `largest`: its maximum, in the unit of the volume. `provenance`: the record of the job.
+    `colours`: name of napari's colour map.
     ``**more``: as for `layer_data`.
     """
-    colours = Colormap(
-        AVAILABLE_COLORMAPS["viridis"].colors, name="thickness", low_color=(0, 0, 0, 0)
-    )
+    scale = AVAILABLE_COLORMAPS[colours].colors
+    opaque = Colormap(scale, name=f"{colours} above 0", low_color=(0, 0, 0, 0))
     limits = (1e-6 * (largest or 1.0), largest or 1.0)
     data, keywords, kind = layer_data(
-        volume, provenance=provenance, colormap=colours, contrast_limits=limits, **more
+        volume, provenance=provenance, colormap=opaque, contrast_limits=limits, **more
     )
     keywords["metadata"][METADATA_KEY][LENGTHS] = True
     return data, keywords, kind

@@ -36,6 +36,7 @@ from hushpore.viewer.layers.conversion import is_painted, is_result, scan_of, un
 from hushpore.viewer.layers.visibility import SHOWN
 from hushpore.viewer.results.pore_layer import (
     colour_numbers,
+    map_layers,
     path_layers,
     pore_layer,
     result_of,
@@ -542,5 +543,6 @@ def _layers(result: Pores, name: str, target: Target) -> list[LayerData]:
     return [
         pore_layer(result, name, target.placement),
         *thickness_layers(result, target.placement),
+        *map_layers(result.transport, result.provenance, target.placement),
         *path_layers(result, target.placement),
     ]
