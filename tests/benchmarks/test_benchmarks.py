@@ -82,6 +82,7 @@ TINY: dict[str, dict[str, Any]] = {
         "LARGE_BLOBS": 20,
         "pores.ROCK": 24,
     },
+    "thresholds_auto": {"EDGE": 24, "SCANS": 2, "KINDS": {"rock": ((0.2, 0.4), (2.0, 3.0))}},
     "waiting": {**STEP, "STEPS": 1, "ROUNDS": 1},
 }
 

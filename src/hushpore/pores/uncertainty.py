@@ -6,19 +6,13 @@ squares, separately above and below the figure:
 - *sampling*: the scan is a part of the material; by a bootstrap over its parts, times Student's t
   for as many parts;
 - *threshold*: the segmentation is repeated at both ends of the range of thresholds that the scan
-  cannot tell apart; they are equally likely, so that 90 % of them are nine tenths of the range;
+  cannot tell apart (`hushpore.pores.threshold_band`); they are equally likely, so that 90 % of them
+  are nine tenths of the range;
 - *merge height*: likewise, from two thirds to one and a half of the height;
 - *voxel size*, of flow alone: with widths of pores and throats a voxel larger and smaller.
 
 Flow through a part of the scan from face to face differs from flow through the whole, so its
 intervals have no part of sampling.
-
-Thresholds that a scan cannot tell apart: grey values two voxels away from any surface show the mean
-and the noise of each phase. Three thresholds are defensible: the one that was used; the middle
-between the phases, where the surface lies in a scan with the same blur on both sides (ISO-50); and
-that of minimum error, which is nearer to the rarer phase. The range is widened by the partial
-volume effect: by a tenth of a voxel, the best accuracy of surfaces in X-ray CT; or, if pores are
-small compared with the blur, by the squared blur over their radius.
 
 The REV curve: figures of parts of a scan by their size.
 
@@ -26,11 +20,6 @@ References
 ----------
 JCGM 100 (2008), "Evaluation of measurement data: guide to the expression of uncertainty in
 measurement". https://doi.org/10.59161/JCGM100-2008E
-
-J. Kittler and J. Illingworth (1986), "Minimum error thresholding".
-https://doi.org/10.1016/0031-3203(86)90030-0
-J. P. Kruth et al. (2011), "Computed tomography for dimensional metrology".
-https://doi.org/10.1016/j.cirp.2011.05.006
 
 H. R. Kuensch (1989), "The jackknife and the bootstrap for general stationary observations".
 https://doi.org/10.1214/aos/1176347265
@@ -54,6 +43,7 @@ from hushpore.pores.forms.tables import has_drainage
 from hushpore.pores.numbering import number_basins
 from hushpore.pores.tables.measures import pore_columns, throat_columns
 from hushpore.pores.tables.totals import INTERVALS
+from hushpore.pores.threshold_band import Band, is_cut_off, shares_of_void, threshold_band
 from hushpore.pores.void.components import AIR
 from hushpore.pores.void.threshold import GreyValues
 from hushpore.pores.watershed.merging import height_of
@@ -69,99 +59,6 @@ if TYPE_CHECKING:
     from hushpore.pores.watershed.graph import BasinGraph
     from hushpore.pores.watershed.merging import Numbering
     from hushpore.pores.work import Work
-
-
-#: Smallest uncertainty of the position of a surface, in voxels.
-SURFACE = 0.1
-
-#: Share of the way between both phases that a threshold keeps from either.
-_APART = 0.1
-
-#: Voxels of a phase, off its surfaces, of which a median says something.
-_ENOUGH = 50
-
-#: Standard deviations in a median deviation from the median, of normal noise.
-_MAD = 1.4826
-
-
-class Band(NamedTuple):
-    """Thresholds that cannot be told apart: grey values from `low` to `high`."""
-
-    low: float
-    high: float
-
-
-def threshold_band(values: Array, outside: Mask, threshold: float, radius: float) -> Band:
-    """Return the thresholds that a scan cannot tell from the one that was taken.
-
-    `values`: (z, y, x), grey values. `outside`: (z, y, x), bool: what is not of the sample, and
-    does not count. `threshold`: the one that was taken. `radius`: typical one of the pores, in
-    voxels.
-    """
-    is_dark = (values <= threshold) & ~outside
-    is_bright = (values > threshold) & ~outside
-    if not (is_dark.any() and is_bright.any()):
-        return Band(threshold, threshold)
-    dark, noise_of_dark = _phase(values, is_dark)
-    bright, noise_of_bright = _phase(values, is_bright)
-    apart = bright - dark
-    middle = (dark + bright) / 2
-    variance = (noise_of_dark**2 + noise_of_bright**2) / 2
-    shares = np.count_nonzero(is_dark), np.count_nonzero(is_bright)
-    likely = middle + variance / apart * math.log(shares[0] / shares[1])
-    step = _step_at_surfaces(values, is_dark, is_bright, apart)
-    blur = apart / (step * math.sqrt(2 * math.pi))
-    moved = step * max(SURFACE, blur**2 / radius)
-    low, high = dark + _APART * apart, bright - _APART * apart
-    defended = (threshold, middle, likely)
-    return Band(
-        min(max(min(defended) - moved, low), threshold),
-        max(min(max(defended) + moved, high), threshold),
-    )
-
-
-def is_cut_off(values: Array, outside: Mask, threshold: float) -> bool:
-    """Whether most of a phase has the lowest, or highest, grey value of all; as `threshold_band`.
-
-    Of such a scan, of two values at worst, neither noise nor blur can be told.
-    """
-    inside = values[~outside]
-    if not inside.size:
-        return False
-    dark, bright = inside[inside <= threshold], inside[inside > threshold]
-    return any(
-        2 * np.count_nonzero(each == end) >= each.size > 0
-        for each, end in ((dark, inside.min()), (bright, inside.max()))
-    )
-
-
-def _phase(values: Array, is_phase: Mask) -> tuple[float, float]:
-    """Return the grey value of a phase, and the standard deviation of its noise, off surfaces."""
-    from scipy import ndimage
-
-    inner = is_phase
-    for _ in range(2):
-        # thin phases have no inside: what lies next to a surface has to do
-        thinner = ndimage.binary_erosion(inner, border_value=1)
-        if np.count_nonzero(thinner) < _ENOUGH:
-            break
-        inner = thinner
-    own = values[inner].astype(np.float64)
-    middle = float(np.median(own))
-    return middle, _MAD * float(np.median(np.abs(own - middle)))
-
-
-def _step_at_surfaces(values: Array, is_dark: Mask, is_bright: Mask, apart: float) -> float:
-    """Return by how much grey values differ on average across a surface, from voxel to voxel."""
-    total, count = 0.0, 0
-    for axis in range(values.ndim):
-        before = tuple(slice(None, -1) if a == axis else slice(None) for a in range(values.ndim))
-        after = tuple(slice(1, None) if a == axis else slice(None) for a in range(values.ndim))
-        across = (is_dark[before] & is_bright[after]) | (is_bright[before] & is_dark[after])
-        one, other = (values[part][across].astype(np.float64) for part in (before, after))
-        total += float(np.abs(one - other).sum())
-        count += one.size
-    return min(total / count, apart) if count else apart
 
 
 #: Typical diameters of pores that a part of the bootstrap is wide at least: parts are then nearly
@@ -501,6 +398,7 @@ def find_certainty(
                     values.setdefault("threshold", []).append(figure)
             if has_flow:
                 networks.setdefault("threshold", []).append(found_there.network(volume, settings))
+        others[0].setdefault("threshold", []).extend(_shares(looked_at, settings))
     # there is no more void than sample
     each = zip(INTERVALS, figures, errors, others, (1.0, math.inf, math.inf), strict=True)
     intervals = {
@@ -511,6 +409,13 @@ def find_certainty(
         flow, of_flow = flow_intervals(merged.network(volume, settings), networks, volume)
         intervals |= of_flow
     return Certainty(intervals, band, found, settled, parts, flow, cut_off)
+
+
+def _shares(looked_at: tuple[Array, Mask], settings: PoreSettings) -> list[float]:
+    """Return the porosities by models of the histogram, where all void is pore."""
+    if settings.pore_type != "all" or settings.hysteresis is not None:
+        return []
+    return shares_of_void(*looked_at, bright=settings.pores_are == "bright")
 
 
 def _of_other_heights(merged: Merged, settings: PoreSettings, volume: Volume) -> Iterator[Merged]:

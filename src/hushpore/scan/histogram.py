@@ -4,16 +4,13 @@ A method needs only the histogram, so the volume need not fit into memory.
 
 The automatic threshold: Otsu's where it divides pores and solid well.
 
-Otsu's method always divides a histogram. In a solid with few pores it divides the noise of the
-solid, in a solid with grains of metal it separates the metal from all else, and of two groups of
-different size that noise joins it divides the larger one. So two groups with blurred edges between
-them are fitted to the histogram (`hushpore.scan.mixture`). If they fit, and Otsu's threshold gives
-another share of void, the threshold that gives theirs is used.
-
-If they do not fit, the main peak of the histogram, its noise, and the group beside it that pores
-(or, in a foam, struts) form are found. If noise would make Otsu's threshold wrong, the threshold of
-minimum error between the two is used; if there is no second group, one well below the noise of the
-main peak.
+Otsu's method always divides a histogram: the noise of a solid with few pores, or of the larger of
+two groups that noise joins; and it separates grains of metal from all else. So two groups with
+blurred edges are fitted to the histogram (`hushpore.scan.mixture`). If they fit, and Otsu's
+threshold gives another share of void, the threshold that gives theirs is used. Else the main peak
+of the histogram, its noise, and the group beside it that pores (or, in a foam, struts) form are
+found. If noise would make Otsu's threshold wrong, the threshold of minimum error between the two is
+used; if there is no second group, one well below the noise of the main peak.
 
 References
 ----------
@@ -31,7 +28,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from hushpore.base.errors import InputError
-from hushpore.scan.mixture import fit_mixture, spread_over_gaps
+from hushpore.scan.mixture import MISFIT, fit_mixture, spread_over_gaps, without_gaps
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -256,6 +253,10 @@ _FEWEST_VALUES = 8
 #: Noise of the solid beyond a threshold of least error, as a share of the pores.
 _NOISE = 0.05
 
+#: Share of the voxels by which a histogram differs from one Gaussian, from which it is not one; and
+#: share of the pores that noise hides at a threshold, from which the group beside is not clear.
+_BROAD, _UNCLEAR = 0.09, 0.15
+
 #: Part of the way from the main peak to the second group that a threshold goes at most.
 _WAY = 0.85
 
@@ -341,28 +342,23 @@ def examine(
 
 def _groups(counts: Float64s, centers: Float64s, otsu: float, may_change: bool) -> Groups:
     model = fit_mixture(counts, centers)
-    counts, centers = _without_gaps(counts, centers)
+    counts, centers = without_gaps(counts, centers, _COARSE)
     beside = _beside_main_peak(counts, centers, otsu, may_change)
-    if model is None or not model.is_certain or beside.grains:
+    if model is None or beside.grains:
         return beside
+    pore = _Peak(model.pore, model.noise, model.void)
+    solid = _Peak(model.solid, model.noise, 1 - model.void)
+    if not model.is_certain:
+        # neither one Gaussian nor two groups: nothing is better than Otsu's threshold
+        is_neither = model.misfit > MISFIT and model.of_one > _BROAD
+        is_unclear = not beside.second or beside.false_solid > _UNCLEAR
+        return _judged(otsu, "otsu", pore, solid) if is_neither and is_unclear else beside
     own = float(counts[centers <= otsu].sum() / counts.sum())
     found, method = otsu, "otsu"
     if may_change and abs(own - model.void) > _ERROR * model.void:
         ends, up_to = spread_over_gaps(counts, centers)
         found, method = float(np.interp(model.void, up_to, ends)), "mixture"
-    pore = _Peak(model.pore, model.noise, model.void)
-    solid = _Peak(model.solid, model.noise, 1 - model.void)
     return _judged(found, method, pore, solid)._replace(void=model.void, otsu_void=own)
-
-
-def _without_gaps(counts: Float64s, centers: Float64s) -> tuple[Float64s, Float64s]:
-    """Return a histogram of few grey values, between which there are none, in even bins."""
-    if not 0 < np.count_nonzero(counts) < min(counts.size, _COARSE):
-        return counts, centers
-    ends, up_to = spread_over_gaps(counts, centers)
-    limits = np.linspace(ends[0], ends[-1], _COARSE + 1)
-    even = np.diff(np.interp(limits, ends, up_to)) * counts.sum()
-    return even, (limits[1:] + limits[:-1]) / 2
 
 
 def _beside_main_peak(counts: Float64s, centers: Float64s, otsu: float, may_change: bool) -> Groups:

@@ -48,14 +48,14 @@ _BEGINNINGS, _FIRST, _ROUNDS = ((0.3, 0.7), (0.02, 0.6), (0.4, 0.98), (0.1, 0.9)
 
 #: Power of the ratio of the noise of each group to that of both that is taken over in each round:
 #: where they overlap, a skewed histogram may as well stem from unequal shares, which is likelier.
-_APART = 0.8
+APART = 0.8
 
 #: Gain in the mean logarithm of the likelihood at which a fit ends.
 _GAIN = 1e-8
 
 #: How far a histogram is at most from the model, and how many times farther it is at least from one
 #: Gaussian, and at least, for there to be two groups.
-_MISFIT, _BETTER, _ONE = 0.12, 1.3, 0.0125
+MISFIT, _BETTER, _ONE = 0.045, 1.3, 0.0125
 
 #: Noise at most, as a share of the contrast, and share of the smaller group at least, as a multiple
 #: of the square of that noise.
@@ -83,17 +83,18 @@ class Mixture(NamedTuple):
         relative = self.noise / (self.solid - self.pore)
         fewer = min(self.void, 1 - self.void)
         return (
-            self.misfit <= _MISFIT
+            self.misfit <= MISFIT
             and self.of_one >= max(_ONE, _BETTER * self.misfit)
             and relative <= _NOISE
             and fewer >= _SMALLER * relative**2
         )
 
 
-def fit_mixture(counts: Float64s, centers: Float64s) -> Mixture | None:
+def fit_mixture(counts: Float64s, centers: Float64s, apart: float = APART) -> Mixture | None:
     """Fit two groups with blurred edges to a histogram; None without two grey values.
 
     `counts`: (bins,), which may have gaps. `centers`: (bins,), ascending grey values.
+    `apart`: how far the noise of both groups may differ, from 0, not at all, to 1, at will.
     """
     if np.count_nonzero(counts) < 2:
         return None
@@ -114,10 +115,10 @@ def fit_mixture(counts: Float64s, centers: Float64s) -> Mixture | None:
             less = min(max(sum(quantiles) / 2, 0.05), 0.95)
             kinds = np.array([0.9 * less, 0.05, 0.05, 0.9 * (1 - less)])
             first = _Fit(shares, greys, dark, bright - dark, ((bright - dark) / 3,) * 2, kinds)
-            begun.append(first.improved(_FIRST))
+            begun.append(first.improved(_FIRST, apart))
     if not begun:
         return None
-    found = max(begun, key=lambda each: each.likelihood).improved(_ROUNDS)
+    found = max(begun, key=lambda each: each.likelihood).improved(_ROUNDS, apart)
     if found.contrast <= 0:
         return None
     return Mixture(
@@ -142,6 +143,16 @@ def spread_over_gaps(counts: Float64s, centers: Float64s) -> tuple[Float64s, Flo
     ends = [2 * greys[0] - between[0], *between, 2 * greys[-1] - between[-1]]
     shares = np.cumsum(counts[present]) / counts.sum()
     return np.array(ends), np.concatenate([[0.0], shares])
+
+
+def without_gaps(counts: Float64s, centers: Float64s, bins: int) -> tuple[Float64s, Float64s]:
+    """Return a histogram of fewer grey values than `bins`, with gaps between them, in even bins."""
+    if not 1 < np.count_nonzero(counts) < min(counts.size, bins):
+        return counts, centers
+    ends, up_to = spread_over_gaps(counts, centers)
+    limits = np.linspace(ends[0], ends[-1], bins + 1)
+    even = np.diff(np.interp(limits, ends, up_to)) * counts.sum()
+    return even, (limits[1:] + limits[:-1]) / 2
 
 
 def _even(counts: Float64s, centers: Float64s) -> tuple[Float64s, Float64s]:
@@ -172,7 +183,7 @@ class _Fit(NamedTuple):
     likelihood: float = -math.inf
     expected: Float64s = np.ones(1)
 
-    def improved(self, rounds: int) -> _Fit:
+    def improved(self, rounds: int, apart: float) -> _Fit:
         """Return the model after some rounds of expectation and maximisation."""
         shares, greys, pore, contrast, noise, kinds, before, expected = self
         least = 0.3 * float(greys[1] - greys[0])
@@ -199,7 +210,7 @@ class _Fit(NamedTuple):
             pooled = math.sqrt(float(left.sum()))
             noise = tuple(
                 max(
-                    pooled * (float(left @ part / (voxels @ part)) / pooled**2) ** (_APART / 2),
+                    pooled * (float(left @ part / (voxels @ part)) / pooled**2) ** (apart / 2),
                     least,
                 )
                 for part in (1 - _SOLID, _SOLID)
