@@ -119,6 +119,13 @@ def test_a_settings_file_may_be_saved_by_programs_of_windows(tmp_path: Path, enc
     assert read_settings(file)["pores"].to_dict()["minimum_voxels"] == 27
 
 
+def test_a_decimal_comma_in_a_settings_file_is_explained(tmp_path: Path) -> None:
+    file = tmp_path / "own.toml"
+    file.write_text("[pores]\nthreshold = 0,35\n")
+    with pytest.raises(InputError, match="Write decimal numbers with a point"):
+        read_settings(file)
+
+
 def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"gone\.toml cannot be read: No such file"):
         read_settings(tmp_path / "gone.toml")

@@ -7,6 +7,7 @@ deleted at any time; damaged files are ignored.
 from __future__ import annotations
 
 import os
+import re
 import sys
 import tomllib
 from contextlib import suppress
@@ -60,10 +61,15 @@ def read_toml(file: Path) -> dict[str, Any]:
 
     Raises OSError if it cannot be read or is too large; ValueError if it is not TOML.
     """
+    text = read_text(file, _LONGEST)
     try:
-        return tomllib.loads(read_text(file, _LONGEST))
+        return tomllib.loads(text)
     except RecursionError as error:
         raise ValueError("it is nested too deeply") from error
+    except tomllib.TOMLDecodeError as error:
+        if re.search(r"=\s*[-+]?\d+,\d", text):
+            raise ValueError(f"{error}. Write decimal numbers with a point") from error
+        raise
 
 
 def load_file(file: Path) -> dict[str, Any]:

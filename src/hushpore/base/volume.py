@@ -394,9 +394,10 @@ def require_range(volume: Volume, lowest: Any, highest: Any, bad: int) -> None:
     if bad:
         raise not_finite(volume, bad)
     if volume.dtype != np.bool_ and size > 1 and lowest == highest:
+        mask = " A mask without pores is measured by 'hushpore measure'." if lowest == 0 else ""
         raise InputError(
             f"{volume.name} is constant: every value is {lowest}, so there is nothing to denoise "
-            "or segment. Check the scan."
+            f"or segment. Check the scan.{mask}"
         )
 
 
