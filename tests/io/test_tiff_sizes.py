@@ -7,7 +7,7 @@ import pytest
 import tifffile
 
 from hushpore.base.formatting import METRES, unit_of
-from hushpore.io import read
+from hushpore.io import describe, read
 from hushpore.io.tiff_sizes import ome_voxel_size
 
 VALUES = np.arange(60, dtype=np.uint16).reshape(3, 4, 5)
@@ -202,6 +202,16 @@ def stk(z, step, unit, count=3):
     return [(33628, 4, 4, calibration), (33629, 5, count, planes)]
 
 
+def microscope(path, tags):
+    """Write the slices as the program does that writes such tags."""
+    pages, reduced, behind = list(VALUES), (), b""
+    if tags[0][0] == 34412:  # LSM has a smaller copy behind each slice
+        pages, reduced = [page for each in VALUES for page in (each, each[:2, :2])], (1, 3, 5)
+    if tags[0][0] == 33628:  # STK has one page for all slices
+        pages, behind = [VALUES[0]], VALUES[1:].tobytes()
+    return tiff(path, pages, tags, reduced, behind)
+
+
 @pytest.mark.parametrize(
     ("tags", "spacing"),
     [
@@ -216,12 +226,7 @@ def stk(z, step, unit, count=3):
     ],
 )
 def test_the_voxel_size_of_microscopes_is_read(tmp_path, tags, spacing):
-    pages, reduced, behind = list(VALUES), (), b""
-    if tags[0][0] == 34412:  # LSM has a smaller copy behind each slice
-        pages, reduced = [page for each in VALUES for page in (each, each[:2, :2])], (1, 3, 5)
-    if tags[0][0] == 33628:  # STK has one page for all slices
-        pages, behind = [VALUES[0]], VALUES[1:].tobytes()
-    volume = read(tiff(tmp_path / "a.tif", pages, tags, reduced, behind))
+    volume = read(microscope(tmp_path / "a.tif", tags))
     np.testing.assert_array_equal(volume.data, VALUES)
     factor = {"um": 1, "nm": 1e-3}[volume.unit]
     assert [factor * step for step in volume.spacing] == pytest.approx(spacing)
@@ -299,3 +304,108 @@ def test_numbers_in_an_unknown_unit_are_given_with_the_flag_that_sets_them(tmp_p
     volume = read(tmp_path / "a.tif")
     assert volume.unit == "pixel"
     assert "--voxel-size 2,0.5,0.25um" in volume.notes[0]
+
+
+# the sweep: what the description says and what the tags say, each with the lengths in metres along
+# z, y, x that are right, by the definitions of the formats; None where no length is stated
+METRE = {"um": 1e-6, "µm": 1e-6, "nm": 1e-9, "mm": 1e-3, "cm": 1e-2, "inch": 0.0254}
+NO_LENGTH = ["", "pixel", "Mikrometer"]
+TAGS = {  # resolution along x and y, its unit, and the length of a pixel in metres
+    "1": ((1, 1), "NONE", None),
+    "4 without unit": ((4, 4), "NONE", None),
+    "72 per inch": ((72, 72), "INCH", None),
+    "300 per inch": ((300, 300), "INCH", None),
+    "25400 per inch": ((25400, 25400), "INCH", 1e-6),
+    "118.11 per cm": ((118.11, 118.11), "CENTIMETER", None),
+    "5000 per cm": ((5000, 5000), "CENTIMETER", 2e-6),
+    "2000 per mm": ((2000, 2000), "MILLIMETER", 5e-7),
+    "0.5 per um": ((0.5, 0.5), "MICROMETER", 2e-6),
+}
+PLAUSIBLE = 1e-9, 5e-3
+
+
+def described(kind, unit, z):
+    """The options of tifffile that write a description of one kind."""
+    lines = ["ImageJ=1.54f", "images=3", "slices=3", *([f"unit={unit}"] if unit else []),
+             *([f"spacing={z}"] if z else [])]  # fmt: skip
+    if kind == "ImageJ":
+        text = "\n".join(lines) + "\n"
+        return {"description": text.replace("µ", "\\u00B5"), "metadata": None}
+    if kind == "tifffile":
+        return {"metadata": {"axes": "ZYX", "unit": unit} | ({"spacing": z} if z else {})}
+    if kind == "OME":
+        sizes = {f"PhysicalSize{axis}": size for axis, size in (("X", 0.5), ("Y", 0.5), ("Z", z))}
+        units = {f"PhysicalSize{axis}Unit": unit for axis in "XYZ"} if unit else {}
+        stated = {name: size for name, size in sizes.items() if size}
+        return {"ome": True, "metadata": {"axes": "ZYX"} | stated | units}
+    return {"metadata": None}
+
+
+def right(kind, unit, z, tags):
+    """The lengths in metres that are right, and those that another statement would give."""
+    resolution, _, by_tag = TAGS[tags]
+    factor = METRE.get(unit or ("um" if kind == "OME" else ""))
+    pixel = {"OME": 0.5, "": None}.get(kind, 1 / resolution[0])
+    if kind in ("ImageJ", "tifffile") and unit == "inch" and (1 / pixel if pixel else 1) <= 600:
+        factor = None  # a resolution for printing
+    if kind in ("ImageJ", "tifffile") and unit == "cm" and tags in ("118.11 per cm", "1"):
+        factor = None
+    said = None if factor is None or not pixel else factor * pixel
+    lengths = [length for length in (said, by_tag) if length]
+    plausible = [each for each in lengths if PLAUSIBLE[0] * 0.999 <= each <= PLAUSIBLE[1] * 1.001]
+    used = next(iter([*plausible, *lengths]), None)
+    depth = factor * z if used and used == said and z else used
+    return used, depth, [each for each in lengths if not np.isclose(each, used, rtol=0.01)]
+
+
+SWEEP = [
+    ("", None, None, tags) for tags in TAGS
+] + [
+    (kind, unit, z, tags)
+    for kind in ("ImageJ", "tifffile", "OME")
+    for unit in (*METRE, *NO_LENGTH)
+    for z in (None, 2.0)
+    for tags in TAGS
+    if not (kind == "tifffile" and not unit) and not (kind == "OME" and unit == "inch")
+]  # fmt: skip
+
+
+def test_no_length_of_a_tiff_is_wrong_without_a_word(tmp_path):
+    """Each of several hundred headers, against the table above."""
+    path, wrong = tmp_path / "a.tif", []
+    for kind, unit, z, tags in SWEEP:
+        resolution, per, _ = TAGS[tags]
+        tifffile.imwrite(path, VALUES, photometric="minisblack", resolution=resolution,
+                         resolutionunit=per, **described(kind, unit, z))  # fmt: skip
+        (volume,) = describe(path)
+        used, depth, others = right(kind, unit, z, tags)
+        metres = METRES.get(volume.unit)
+        found = None if metres is None else [metres * step for step in volume.spacing]
+        expected = None if used is None else [depth, used, used]
+        fits = found == expected or (found and expected and np.allclose(found, expected, rtol=1e-6))
+        said = " ".join(volume.notes)
+        silent = bool(others) and "two pixel sizes" not in said
+        # numbers that give no length are said, with the flag
+        numbers = kind in ("ImageJ", "OME") and z and unit in NO_LENGTH[1 if kind == "OME" else 0 :]
+        silent |= used is None and bool(numbers) and "--voxel-size" not in said
+        silent |= used is None and resolution != (1, 1) and "--voxel-size" not in said
+        # a resolution of 1 is also what programs write without one
+        silent |= used is not None and kind != "OME" and tags == "1" and "check it" not in said
+        if not fits or silent:
+            wrong.append((kind, unit, z, tags, found, expected, volume.notes))
+    assert len(SWEEP) >= 300
+    assert wrong == []
+
+
+@pytest.mark.parametrize(
+    "stated",
+    [lsm(1.5e-6, 2.5e-7, 2.5e-7), stk(1.5, 0.25, "um"), fei(2.5e-7, 2.5e-7), zeiss_sem(250, "nm")],
+    ids=["LSM", "STK", "FEI", "Zeiss SEM"],
+)
+def test_a_microscope_counts_more_than_the_resolution(tmp_path, stated):
+    for (per_x, _), unit, by_tag in TAGS.values():
+        number, code = struct.pack("<2I", round(1000 * per_x), 1000), tifffile.RESUNIT[unit]
+        more = [(282, 5, 1, number), (283, 5, 1, number), (296, 3, 1, struct.pack("<I", code))]
+        volume = read(microscope(tmp_path / "a.tif", [*stated, *more]))
+        assert volume.spacing[-1] * METRES[volume.unit] == pytest.approx(2.5e-7)
+        assert any("two pixel sizes" in note for note in volume.notes) == (by_tag is not None)

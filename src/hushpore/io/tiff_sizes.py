@@ -286,6 +286,12 @@ def _imagej(
         printed = _printed(per_x or 1.0, unit[1] * METRES[unit[0]] * 1e3)
         if printed:
             return replace(known, notes=[printed])
+        if (per_y, per_x) == (1, 1):
+            note = (
+                f"The pixel size, 1 {readable_unit(unit[0])}, is from a resolution of 1, which "
+                "programs write if they know none; check it."
+            )
+            known = replace(known, notes=[note])
     # ImageJ has a unit for each axis, where these differ
     units = {"x": text, "y": str(metadata.get("yunit") or text),
              "z": str(metadata.get("zunit") or text)}  # fmt: skip
