@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from hushpore import InputError, Volume
-from hushpore.base.volume import as_volume, require_values
+from hushpore.base.volume import as_volume, how_to_choose, require_values
 
 
 def test_axes_follow_from_the_number_of_axes() -> None:
@@ -201,3 +201,24 @@ def test_what_is_measured_has_nothing_of_the_grey_values() -> None:
         (2, 2, 2),
         {"modality": "CT"},
     )
+
+
+@pytest.mark.parametrize(("full", "dtype"), [(1, "f4"), (255, "u1"), (1, "f8")])
+def test_of_probabilities_the_shares_of_the_classes_are_said(full, dtype):
+    first = np.zeros((3, 10, 20))
+    first[:, :2] = full
+    scan = Volume(np.stack([first, full - first]).astype(dtype), axes="czyx")
+    said = how_to_choose(scan)
+    assert "volume.at(c=0). The channels are probabilities of 2 classes" in said
+    assert "20 % for c=0, 80 % for c=1 in the middle slice." in said
+    flat = Volume(scan.data[:, 0], axes="cyx")
+    assert "20 % for c=0, 80 % for c=1." in how_to_choose(flat)
+    assert "classes" not in how_to_choose(Volume(scan.data + scan.data, axes="tzyx"))
+    noise = np.random.default_rng(0).random((2, 3, 10, 20))
+    assert "classes" not in how_to_choose(Volume(noise, axes="czyx"))
+
+
+def test_a_stack_of_colour_pictures_is_refused():
+    with pytest.raises(InputError, match="colour photograph"):
+        Volume(np.zeros((5, 20, 30, 3), np.uint8))
+    assert Volume(np.zeros((5, 20, 30, 3), np.uint8), axes="tzyx").shape == (5, 20, 30, 3)

@@ -292,6 +292,19 @@ def test_simpleitk_writes_what_is_read(tmp_path, ramp):
         assert (volume.spacing, volume.origin) == ((2, 0.7, 0.5), (3, 2, 1))
 
 
+@pytest.mark.parametrize(
+    ("shape", "axes"),
+    [((3, 1, 5, 6, 7), "czyx"), ((3, 2, 5, 6, 7), "ctzyx"), ((1, 2, 5, 6, 7), "tzyx")],
+)
+def test_components_of_a_voxel_are_channels_and_no_times(tmp_path, rng, shape, axes):
+    values = rng.integers(0, 99, shape).astype("i2")
+    nibabel = pytest.importorskip("nibabel")
+    nibabel.save(nibabel.Nifti1Image(values.T, np.eye(4)), tmp_path / "a.nii")
+    volume = read(tmp_path / "a.nii")
+    assert volume.axes == axes
+    np.testing.assert_array_equal(volume.data, values.squeeze())
+
+
 def nrrd_by_hand(path, values, lines, sizes, encoding="utf-8"):
     head = f"NRRD0005\ntype: short\ndimension: {len(sizes)}\nendian: little\nencoding: raw\n"
     head += f"sizes: {' '.join(map(str, sizes))}\n{lines}\n\n"

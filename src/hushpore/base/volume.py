@@ -12,7 +12,13 @@ import numpy as np
 import numpy.typing as npt
 
 from hushpore.base.errors import InputError
-from hushpore.base.formatting import METRES, readable_bytes, readable_unit, unit_of
+from hushpore.base.formatting import (
+    METRES,
+    readable_bytes,
+    readable_percent,
+    readable_unit,
+    unit_of,
+)
 from hushpore.base.rescaled import Scaled, held
 from hushpore.base.safe_text import on_one_line
 
@@ -353,7 +359,23 @@ def how_to_choose(volume: Volume) -> str:
     leading = volume.axes[: -volume.n_spatial]
     index = ", ".join(f"{axis}=0" for axis in leading)
     slices = " If its images are slices, read it with axes='zyx'." if len(leading) == 1 else ""
-    return f"Choose one with volume.at({index}).{slices if volume.n_spatial == 2 else ''}"
+    slices = slices if volume.n_spatial == 2 else ""
+    return f"Choose one with volume.at({index}).{_classes(volume) or slices}"
+
+
+def _classes(volume: Volume) -> str:
+    """Return the shares of classes in the middle slice, if the channels are their probabilities."""
+    if volume.axes not in ("cyx", "czyx") or 0 in volume.shape:
+        return ""
+    middle = (slice(None), volume.shape[1] // 2) if volume.n_spatial == 3 else ...
+    values = np.asarray(volume.data[middle], np.float64)
+    total = values.sum(axis=0)
+    if not (values.min() >= 0 and 0 < total.max() <= 1.02 * total.min()):
+        return ""
+    shares = (values.mean(axis=(1, 2)) / total.mean()).tolist()
+    named = ", ".join(f"{readable_percent(share)} for c={c}" for c, share in enumerate(shares))
+    where = " in the middle slice" if volume.n_spatial == 3 else ""
+    return f" The channels are probabilities of {len(shares)} classes: {named}{where}."
 
 
 def require_values(volume: Volume) -> Array:

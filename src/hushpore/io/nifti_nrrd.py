@@ -57,8 +57,11 @@ def read_nifti(path: Path) -> Volume:
     notes = [_NIFTI_NO_UNIT] if assumed else []
     if not all(math.isfinite(step) for step in steps[:n_spatial]):
         unit, notes = None, [_NO_NUMBERS]
+    # of the axes behind the spatial ones, the first is time and the second holds components
+    more = "".join(axis for axis, n in zip("tc", image.shape[3:], strict=False) if n > 1)
     return Volume(
         values,
+        axes=f"{more[::-1]}zyx" if len(image.shape) > 3 else "",
         # shortest decimal of a float32: 0.4, not 0.4000000059604645
         spacing=tuple((unit and float(str(step))) or 1.0 for step in reversed(steps[:n_spatial])),
         unit=unit[0] if unit else "pixel",

@@ -260,16 +260,17 @@ def with_voxel_size(volume: Volume, text: str) -> Volume:
         before = " x ".join(f"{size:g}" for size in volume.spacing)
         note += f" (in the file: {before} {readable_unit(volume.unit)})"
     spacing = tuple(factor * number for number in each)
-    # notes that ask for a voxel size are answered
-    notes = [said for said in volume.notes if "--voxel-size" not in said]
-    return with_checked_size(dataclasses.replace(
+    given = dataclasses.replace(
         volume,
         spacing=spacing,
         unit=name,
         origin=(),
-        notes=[*notes, f"{note}."],
+        # notes that ask for a voxel size are answered
+        notes=[said for said in volume.notes if "--voxel-size" not in said],
         metadata=with_rescaled_positions(volume.metadata, spacing[0] / volume.spacing[0]),
-    ))  # fmt: skip
+    )
+    given = with_checked_size(given)
+    return dataclasses.replace(given, notes=[*given.notes, f"{note}."])
 
 
 def files_of(settings: Iterable[Settings]) -> list[str]:

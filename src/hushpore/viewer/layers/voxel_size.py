@@ -149,8 +149,9 @@ def follow_scale(layer: Any, before: Volume | None = None, note: str = "", text:
 
 
 def _notes_with(note: str, layer: Any) -> list[str]:
-    """Return the notes of a layer with another one on the voxel size."""
-    return [*(each for each in known_of(layer).get("notes", []) if GIVEN not in each), note]
+    """Return the notes of a layer with another one on the voxel size, which answers others."""
+    before = known_of(layer).get("notes", [])
+    return [*(each for each in before if GIVEN not in each and "--voxel-size" not in each), note]
 
 
 def _is_as_large(volume: Volume, other: Volume) -> bool:
