@@ -23,7 +23,7 @@ import numpy as np
 import hushpore
 from benchmarks._photos import N2V2, psnr, test_photos, training_photos
 from hushpore.denoising.trained_model import load_model, read_tensors
-from hushpore.denoising.training import checkpoint
+from hushpore.denoising.training import loop
 
 if TYPE_CHECKING:
     from hushpore.denoising.result import Denoised
@@ -64,7 +64,7 @@ def trained(budget: int) -> Path:
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     path = folder / "now.safetensors"
-    checkpoint.SAVE_INTERVAL = APART
+    loop.SAVE_INTERVAL = APART
     settings = {"time_budget": budget, "steps": 10**5, "checkpoint": str(path), **N2V2}
     job = hushpore.start("denoise", training_photos(), settings)
     written: list[float] = []

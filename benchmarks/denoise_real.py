@@ -30,7 +30,7 @@ from benchmarks._hard_scans import loaded
 from benchmarks._missing import MissingError
 from benchmarks._scans import AIR, CONTRAST
 from hushpore import Volume
-from hushpore.denoising.recorruption import Recorruption
+from hushpore.denoising.pairs import Recorruption
 from hushpore.scan.sample import find_sample
 
 if TYPE_CHECKING:

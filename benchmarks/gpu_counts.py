@@ -15,7 +15,7 @@ import numpy.typing as npt
 from scipy import ndimage as ndi
 
 from hushpore.pores.gpu.engine import SOURCES, Gpu, definitions
-from hushpore.pores.gpu.opening import MOVED
+from hushpore.pores.gpu.engines import MOVED
 from hushpore.pores.gpu.void import GpuParts
 from hushpore.pores.void.components import OPEN
 

@@ -22,8 +22,8 @@ from hushpore.base.events import Timing
 from hushpore.base.preferences import SWITCHES
 from hushpore.base.volume import Volume
 from hushpore.device.backend import choose_backend
-from hushpore.device.breakdown import timing_record
 from hushpore.device.switches import Switches
+from hushpore.device.timing import timing_record
 from hushpore.jobs import run
 
 if TYPE_CHECKING:

@@ -18,8 +18,7 @@ from benchmarks._clock import seconds_of
 from benchmarks.denoise_step import training_step
 from hushpore.base.events import Metric, Progress
 from hushpore.device.backend import Backend
-from hushpore.device.breakdown import Trace
-from hushpore.device.timing import StageTimer
+from hushpore.device.timing import StageTimer, Trace
 from hushpore.viewer.running.worker import Update
 
 if TYPE_CHECKING:

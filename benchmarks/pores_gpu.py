@@ -1,7 +1,7 @@
 """Pores on a GPU against the CPU: the same labels, and how long upload, compute and download take.
 
 Volumes are the integers of a scanner, on a line. The floor of the computation is what its kernels
-move at the least (`hushpore.pores.gpu.opening.MOVED`), at the rate at which the GPU copies its own
+move at the least (`hushpore.pores.gpu.engines.MOVED`), at the rate at which the GPU copies its own
 memory. What crosses is counted where it crosses.
 """
 
@@ -25,7 +25,7 @@ from hushpore.device.backend import Backend, choose_backend
 from hushpore.device.switches import Switches
 from hushpore.jobs import run
 from hushpore.pores.gpu.engine import Gpu
-from hushpore.pores.gpu.opening import BYTES_A_VOXEL, MOVED
+from hushpore.pores.gpu.engines import BYTES_A_VOXEL, MOVED
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -33,7 +33,7 @@ import numpy as np
 from benchmarks._tiles import compare
 from hushpore.device.backend import Backend
 from hushpore.jobs.functions import segment_pores
-from hushpore.device.scratch import scratch_folder
+from hushpore.device.memory import scratch_folder
 
 path, size, budget = sys.argv[1], int(sys.argv[2]), float(sys.argv[3])
 

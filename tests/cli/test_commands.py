@@ -11,11 +11,10 @@ from click.testing import CliRunner, Result
 
 import hushpore
 from hushpore import Volume
-from hushpore.base.config import SPEEDS
+from hushpore.base.preferences import SPEEDS
 from hushpore.base.provenance import fingerprint
 from hushpore.cli.commands import hushpore as command
-from hushpore.denoising.settings import DenoiseSettings
-from hushpore.denoising.time_estimate import device_timing_key
+from hushpore.denoising.settings import DenoiseSettings, device_timing_key
 from hushpore.io.dicom import write_series
 from hushpore.io.results import write_image
 from hushpore.jobs import JOBS

@@ -19,7 +19,7 @@ from hushpore.base.errors import DeviceError, InputError, NotTrustedError, Outpu
 from hushpore.base.events import Metric, Note, Progress, StopEarly, Timing, result_of
 from hushpore.base.volume import Volume
 from hushpore.denoising.fill_value import fill_value_of
-from hushpore.denoising.noise.residual import restore_detail_in_place
+from hushpore.denoising.noise import restore_detail_in_place
 from hushpore.denoising.plane_reader import PlaneReader, measure_scale
 from hushpore.denoising.rings import without_rings
 from hushpore.denoising.settings import DenoiseSettings
@@ -64,11 +64,11 @@ def client(start_workers: Callable[[int], Any]) -> Iterator[Client]:
 
 @pytest.fixture(autouse=True)
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    from hushpore.denoising.inference import blocks, tiles
+    from hushpore.denoising.inference import blocks, volumes
     from hushpore.io import zarr
 
     cores = {2: (4, 32, 32), 3: (1, 8, 16, 16)}
-    for module in (blocks, tiles, denoising):
+    for module in (blocks, volumes, denoising):
         monkeypatch.setattr(module, "CORES", cores)
     monkeypatch.setattr(zarr, "_CHUNK", 16)
     monkeypatch.setattr(zarr, "_BLOCK", 32)

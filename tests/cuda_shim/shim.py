@@ -164,7 +164,7 @@ def nvrtc_problem(source: Path, architecture: str, definitions: tuple[str, ...] 
     Returns what the compiler complains of, nothing where it does not, and None where there is no
     compiler.
     """
-    from hushpore.device.kernels import OPTIONS, text_of
+    from hushpore.pores.gpu.engine import OPTIONS, text_of
 
     library = nvrtc_library()
     if library is None:

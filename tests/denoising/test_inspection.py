@@ -7,8 +7,8 @@ import torch
 import hushpore
 from hushpore import InputError, Volume
 from hushpore.base.events import Note
-from hushpore.denoising.masking import mask_pixels
 from hushpore.denoising.model import Architecture, build_network
+from hushpore.denoising.pairs import mask_pixels
 from hushpore.denoising.trained_model import Model, load_model
 
 

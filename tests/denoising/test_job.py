@@ -13,9 +13,8 @@ import hushpore
 from hushpore import InputError, Volume
 from hushpore.base.errors import MemoryLimitError
 from hushpore.base.events import Attention, Batch, Metric, Note, Preview, Progress, StopEarly
-from hushpore.denoising import workplace
 from hushpore.denoising.inference import volumes
-from hushpore.denoising.training import loop
+from hushpore.denoising.training import loop, run
 from hushpore.denoising.training.loop import PreviewPace
 from hushpore.denoising.training.step import Learner
 from hushpore.device.backend import Backend
@@ -365,7 +364,7 @@ def test_a_gpu_too_small_for_the_volume_hands_over_to_the_cpu(
     monkeypatch.setattr(StageTimer, "run_on", lambda self, clock: clocks.append(clock))
     monkeypatch.setattr(Backend, "release", lambda self: None)
     monkeypatch.setattr(Backend, "free_memory", lambda self: 1e9)
-    monkeypatch.setattr(workplace, "choose_precision", lambda *_: torch.float32)
+    monkeypatch.setattr(run, "choose_precision", lambda *_: torch.float32)
     gpu = Backend("cuda:0", "a small GPU", "as requested")
     result = hushpore.denoise(scan, **{**QUICK, "device": gpu})
     # from then on it is timed there

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from hushpore.denoising.masking import (
+from hushpore.denoising.pairs import (
     WINDOW,
     Line,
     Replacement,

@@ -15,7 +15,7 @@ from hushpore import InputError, Volume
 from hushpore.base.events import Progress
 from hushpore.denoising.images import Images, arrange
 from hushpore.denoising.model import Architecture, UNet
-from hushpore.denoising.noise2noise import Noise2Noise, compare_scans
+from hushpore.denoising.pairs import Noise2Noise, compare_scans
 from hushpore.denoising.plane_reader import PlaneReader, measure_scale
 from hushpore.denoising.settings import DenoiseSettings
 from hushpore.denoising.training.blocks import BlockSampler

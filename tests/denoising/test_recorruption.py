@@ -13,8 +13,8 @@ from hushpore import InputError, Volume
 from hushpore.base.events import Metric
 from hushpore.denoising.images import Images, arrange
 from hushpore.denoising.model import Architecture, UNet, build_network, local_mean
+from hushpore.denoising.pairs import ADDED, Recorruption
 from hushpore.denoising.plane_reader import Scale
-from hushpore.denoising.recorruption import ADDED, Recorruption
 from hushpore.denoising.trained_model import Model, load_model
 from hushpore.denoising.training.step import BatchSampler, Learner
 from hushpore.scan.noise import estimate_noise

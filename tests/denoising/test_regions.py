@@ -8,7 +8,7 @@ from scipy import stats
 import hushpore
 from hushpore import InputError, Volume
 from hushpore.base.events import Batch, result_of
-from hushpore.denoising import regions
+from hushpore.denoising import images
 from hushpore.denoising.images import arrange
 from hushpore.denoising.plane_reader import PlaneReader, Scale
 from hushpore.denoising.settings import DenoiseSettings
@@ -158,7 +158,7 @@ def test_what_is_read_block_by_block_is_trained_on_about_points(places_of_voxels
 
 @pytest.mark.parametrize("dimensions", [2, 3])
 def test_masks_are_never_read_whole_where_the_volume_is_not(dimensions, monkeypatch):
-    monkeypatch.setattr(regions, "_PIECE", 1)
+    monkeypatch.setattr(images, "_PIECE", 1)
 
     class Mask:
         shape, dtype = (40, 20, 20), np.dtype(bool)
@@ -172,12 +172,12 @@ def test_masks_are_never_read_whole_where_the_volume_is_not(dimensions, monkeypa
     volume = Volume(np.zeros(Mask.shape), auxiliary={"labels": Mask(), "mask": Mask()})
     settings = DenoiseSettings(train_at="labels", dimensions=dimensions)
     size = (4, 8, 8)[-dimensions:]
-    found = regions.TrainingRegions(volume, settings, arrange(volume, dimensions), size)
+    found = images.TrainingRegions(volume, settings, arrange(volume, dimensions), size)
     weight = result_of(found.row_weights())
     assert weight.sum() == 13 * 13 * 64 * (4 if dimensions == 3 else 1)
     assert Mask.most <= 7 * 20 * 20
     settings = DenoiseSettings(train_at="labels", leave_out="mask", dimensions=dimensions)
-    found = regions.TrainingRegions(volume, settings, arrange(volume, dimensions), size)
+    found = images.TrainingRegions(volume, settings, arrange(volume, dimensions), size)
     with pytest.raises(InputError, match="No patch of"):
         result_of(found.row_weights())
 
@@ -207,7 +207,7 @@ def test_blocks_give_patches_as_often_as_the_whole_does(at, axes, shape, dimensi
     volume = Volume(values, axes=axes, auxiliary=beside)
     settings = DenoiseSettings(dimensions=dimensions, **names)
     arrangement = arrange(volume, dimensions)
-    places = regions.TrainingRegions(volume, settings, arrangement, size)
+    places = images.TrainingRegions(volume, settings, arrangement, size)
     n_channels = shape[axes.index("c")] if "c" in axes else 1
     given = blocks.BlockSampler(
         PlaneReader(volume, dimensions), arrangement, Scale((0.0,) * n_channels, (1.0,) *
@@ -216,9 +216,9 @@ def test_blocks_give_patches_as_often_as_the_whole_does(at, axes, shape, dimensi
     )  # fmt: skip
     generator, counts = torch.Generator().manual_seed(0), np.zeros(values.size)
     for number in range(450):
-        images = given.at(number * blocks.STEPS_PER_BLOCK)
-        image, *within = images.places.draw(1, generator)[0]
-        counts[int(images.planes[images.members[image, 0], *within])] += 1
+        drawn = given.at(number * blocks.STEPS_PER_BLOCK)
+        image, *within = drawn.places.draw(1, generator)[0]
+        counts[int(drawn.planes[drawn.members[image, 0], *within])] += 1
     window = (1,) * (len(shape) - dimensions) + size
     room, half = np.array(shape) - window, np.array(window) / 2
     centres = points if at == "points" else np.array([*np.ndindex(*(room + 1))]) + half

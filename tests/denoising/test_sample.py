@@ -11,10 +11,10 @@ from hushpore import Volume
 from hushpore.base.events import result_of
 from hushpore.denoising.images import arrange
 from hushpore.denoising.job import train
-from hushpore.denoising.noise.residual import examine_residual
+from hushpore.denoising.noise import examine_residual
 from hushpore.denoising.plane_reader import PlaneReader, measure_scale
-from hushpore.denoising.sample import SamplePlaces
 from hushpore.denoising.settings import DenoiseSettings
+from hushpore.denoising.training.run import SamplePlaces
 from hushpore.device.backend import Backend
 from hushpore.scan.noise import estimate_noise
 from hushpore.scan.sample import Sample, find_sample

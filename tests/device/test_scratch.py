@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from hushpore.device import scratch
-from hushpore.device.scratch import new_folder, remove_left_over, scratch_folder, temporary_folders
+from hushpore.device import memory
+from hushpore.device.memory import new_folder, remove_left_over, scratch_folder, temporary_folders
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -21,7 +21,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     place = tmp_path / "scratch"
     place.mkdir()
     monkeypatch.setenv("HUSHPORE_TEMPORARY_FOLDER", str(place))
-    monkeypatch.setattr(scratch.tempfile, "gettempdir", lambda: str(place))
+    monkeypatch.setattr(memory.tempfile, "gettempdir", lambda: str(place))
     return place
 
 
@@ -30,8 +30,8 @@ def test_temporary_files_avoid_a_folder_in_memory(
 ) -> None:
     for name in ("HUSHPORE_TEMPORARY_FOLDER", "TMPDIR", "TEMP", "TMP"):
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.setattr(scratch, "_DISK", tmp_path)
-    monkeypatch.setattr(scratch, "_lies_in_memory", lambda folder: True)
+    monkeypatch.setattr(memory, "_DISK", tmp_path)
+    monkeypatch.setattr(memory, "_lies_in_memory", lambda folder: True)
     assert scratch_folder() == tmp_path
     monkeypatch.setenv("TMPDIR", "/chosen")
     assert scratch_folder() != tmp_path
@@ -55,7 +55,7 @@ def test_what_is_in_use_is_listed_and_kept() -> None:
 
 @pytest.mark.skipif(sys.platform == "win32", reason="there is no SIGKILL on Windows")
 def test_what_a_killed_program_left_over_is_removed(place: Path) -> None:
-    code = "from hushpore.device.scratch import *; print(new_folder(), flush=True); input()"
+    code = "from hushpore.device.memory import *; print(new_folder(), flush=True); input()"
     environment = {**os.environ, "HUSHPORE_TEMPORARY_FOLDER": str(place)}
     with subprocess.Popen(
         [sys.executable, "-c", code],

@@ -580,8 +580,7 @@ def _preferences(folder: Path) -> list[Original]:
 
 def _read_preferences(path: Path) -> list[Image]:
     """Read preferences, what was last used, and presets; of which only the last may be refused."""
-    from hushpore.base.config import FOLDER
-    from hushpore.base.preferences import load_preferences
+    from hushpore.base.preferences import FOLDER, load_preferences
     from hushpore.jobs import JOBS
     from hushpore.runs.presets import list_presets, names_to_choose, read_preset, remembered
 

@@ -8,7 +8,7 @@ from scipy import stats
 from scipy.spatial.distance import cdist
 
 from hushpore import InputError
-from hushpore.patches.sampling import draw_groups
+from hushpore.patches.places import draw_groups
 
 
 @given(st.integers(0, 2**31), st.integers(1, 3), st.integers(1, 6), st.integers(0, 4))

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from hushpore.patches.sampling import draw_corners, draw_orientations, draw_stratified, read_windows
+from hushpore.patches.places import draw_corners, draw_orientations, draw_stratified, read_windows
 
 
 def generator(seed: int = 0) -> torch.Generator:

@@ -2,7 +2,7 @@ import pytest
 import torch
 
 from hushpore.base.errors import InputError
-from hushpore.denoising.masking import draw_positions
+from hushpore.denoising.pairs import draw_positions
 from hushpore.patches.settings import PatchSettings, explain_share, masked_pixels
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from hushpore.device.backend import Backend
 from hushpore.device.timing import HostClock, StageTimer
-from hushpore.pores.gpu import opening
+from hushpore.pores.gpu import engines
 from hushpore.pores.gpu.engine import SOURCES, Gpu, definitions
 from hushpore.pores.parallel import KernelThreads
 
@@ -127,7 +127,7 @@ def gpu_backend(emulated: Emulated, monkeypatch: pytest.MonkeyPatch) -> type[Emu
     """Makes backends of which jobs get the emulated GPU, with its kernels compiled."""
     emulated.run_threads("parallel")
     monkeypatch.setattr(Gpu, "of", lambda backend: emulated)
-    monkeypatch.setattr(opening, "_WARMED_UP", {"cuda:0"})
+    monkeypatch.setattr(engines, "_WARMED_UP", {"cuda:0"})
     return EmulatedBackend
 
 

@@ -17,7 +17,7 @@ import torch
 from hushpore.denoising.model import Architecture, build_network
 from hushpore.device.switches import Switches
 from hushpore.device.transfers import Transfers
-from hushpore.pores.gpu import opening
+from hushpore.pores.gpu import engines
 from hushpore.pores.gpu.engine import SOURCES, Gpu
 from hushpore.sample_data import foam_phantom
 
@@ -75,7 +75,7 @@ def _pretended(
     for name in ("synchronize", "set_sync_debug_mode"):
         monkeypatch.setattr(torch.cuda, name, lambda *_: None)
     monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda **_: False)
-    monkeypatch.setattr(opening, "_WARMED_UP", {"cpu", "cuda:0"})
+    monkeypatch.setattr(engines, "_WARMED_UP", {"cpu", "cuda:0"})
 
     def choose(device: str = "cuda", switches: Switches | None = None) -> Any:
         return pretended_gpu(**vars(switches or Switches()))

@@ -8,9 +8,9 @@ import hushpore
 from hushpore import Volume
 from hushpore.base.errors import InputError, MemoryLimitError
 from hushpore.device.backend import Backend
-from hushpore.pores import memory_plan
-from hushpore.pores.memory_plan import AT_A_TIME, BYTES_A_VOXEL, LEAST_SLICES, plan_slabs
+from hushpore.pores import work
 from hushpore.pores.settings import PoreSettings
+from hushpore.pores.work import AT_A_TIME, BYTES_A_VOXEL, LEAST_SLICES, plan_slabs
 
 
 def volume_of(shape: tuple[int, ...]) -> Volume:
@@ -27,7 +27,7 @@ def void() -> np.ndarray:
 def test_noise_with_more_basins_than_memory_is_refused_before_they_are_measured(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(memory_plan, "_LITTLE", 0)
+    monkeypatch.setattr(work, "_LITTLE", 0)
     noise = np.random.default_rng(0).random((40, 44, 48)) > 0.3
     with pytest.raises(MemoryLimitError, match=r"1,\d+ parts, .* It may be noise: denoise"):
         hushpore.segment_pores(noise, memory_budget=0.001)
@@ -47,7 +47,7 @@ def test_what_fits_is_in_memory_and_what_is_small_is_one_slab(void: np.ndarray) 
 def test_slabs_in_memory_are_even_and_take_a_tenth_of_a_second_of_all_threads(
     threads: int, planned: tuple[int, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hushpore.pores.memory_plan.cpu_threads", lambda: threads)
+    monkeypatch.setattr("hushpore.pores.work.cpu_threads", lambda: threads)
     slabs = plan_slabs(volume_of((300, 256, 256)), PoreSettings())
     assert not slabs.on_disk
     assert (len(slabs), slabs.thickness) == planned
@@ -57,7 +57,7 @@ def test_slabs_in_memory_are_even_and_take_a_tenth_of_a_second_of_all_threads(
 
 
 def test_the_smaller_the_budget_the_thinner_the_slabs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(memory_plan, "check_disk", lambda needed: None)
+    monkeypatch.setattr(work, "check_disk", lambda needed: None)
     scan = volume_of((1000, 500, 500))
     thickness = []
     for budget in (3, 1, 0.3, 0.1):
@@ -70,7 +70,7 @@ def test_the_smaller_the_budget_the_thinner_the_slabs(monkeypatch: pytest.Monkey
 
 
 def test_more_voxels_than_32_bits_can_index_are_cut(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(memory_plan, "check_disk", lambda needed: None)
+    monkeypatch.setattr(work, "check_disk", lambda needed: None)
     monkeypatch.setattr(Backend, "free_memory", lambda self: 10**15)
     slabs = plan_slabs(volume_of((3000, 1024, 1024)), PoreSettings())
     assert len(slabs) == 2
@@ -112,6 +112,6 @@ def test_a_full_disk_is_found_out_before_any_work(
         assert needed >= 9 * void.size
         raise MemoryLimitError("no room on the disk")
 
-    monkeypatch.setattr(memory_plan, "check_disk", full)
+    monkeypatch.setattr(work, "check_disk", full)
     with pytest.raises(MemoryLimitError, match="no room on the disk"):
         hushpore.segment_pores(void, memory_budget=0.001)

@@ -14,7 +14,6 @@ import hushpore
 from hushpore import Volume
 from hushpore.base.errors import MemoryLimitError
 from hushpore.base.events import result_of
-from hushpore.pores.memory_plan import plan_slabs
 from hushpore.pores.parallel import KernelThreads
 from hushpore.pores.settings import PoreSettings
 from hushpore.pores.slabs import Slabs, Stack
@@ -24,6 +23,7 @@ from hushpore.pores.topology import (
     find_tortuosity,
     solid_euler,
 )
+from hushpore.pores.work import plan_slabs
 
 
 @pytest.mark.parametrize("faces_only", [False, True])

@@ -17,7 +17,7 @@ from hushpore.base.events import result_of
 from hushpore.base.rescaled import Scaled
 from hushpore.io.zarr import write_zarr
 from hushpore.pores.geometry.sums import SUMS, Sum
-from hushpore.pores.gpu import opening
+from hushpore.pores.gpu import engines
 from hushpore.pores.gpu.engine import SOURCES, Gpu, definitions
 from hushpore.pores.settings import PoreSettings
 from hushpore.pores.tables.measures import PORES, Measure
@@ -138,7 +138,7 @@ def test_it_is_the_same_on_a_gpu(
     gpu = type(emulated)(emulated.xp, lambda source, _: kernels[source])
     gpu.run_threads("shuffled")
     monkeypatch.setattr(Gpu, "of", lambda backend: gpu)
-    monkeypatch.setattr(opening, "_WARMED_UP", {"cuda:0"})
+    monkeypatch.setattr(engines, "_WARMED_UP", {"cuda:0"})
     expected = hushpore.segment_pores(scan(kind), device="cpu")
     voxels = expected.labels.size
     # with its grey values, without them, and in slabs

@@ -34,7 +34,7 @@ from hushpore.base.volume import Volume  # noqa: E402
 from hushpore.device.backend import Backend  # noqa: E402
 from hushpore.viewer.forms import choices  # noqa: E402
 from hushpore.viewer.results.pore_layer import pore_layer  # noqa: E402
-from hushpore.viewer.running import progress_presenter  # noqa: E402
+from hushpore.viewer.running import progress  # noqa: E402
 from hushpore.viewer.running import worker as worker_module  # noqa: E402
 from hushpore.viewer.running.worker import JobWorker  # noqa: E402
 
@@ -188,7 +188,7 @@ class FakeJob:
 @pytest.fixture
 def fake_job(monkeypatch):
     """Replace the denoising job, and have previews of it although it is soon over."""
-    monkeypatch.setattr(progress_presenter, "MIN_REMAINING", 0.0)
+    monkeypatch.setattr(progress, "MIN_REMAINING", 0.0)
     fake = FakeJob(jobs.JOBS["denoise"])
     monkeypatch.setitem(jobs.JOBS, "denoise", fake)
     yield fake

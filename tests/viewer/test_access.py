@@ -41,7 +41,7 @@ from hushpore.viewer.forms.layout import (
     UNDO_MERGE,
     bind,
 )
-from hushpore.viewer.layers.series_chooser import SeriesChooser
+from hushpore.viewer.layers.reading import SeriesChooser
 from hushpore.viewer.patches.widget import PatchesWidget, PatchHistogram
 from hushpore.viewer.phases import PhasesWidget
 from hushpore.viewer.preferences import PreferencesWidget

@@ -13,7 +13,7 @@ from hushpore.base.errors import OutputError
 from hushpore.io import read
 from hushpore.viewer.denoise.widget import DenoiseWidget
 from hushpore.viewer.layers.conversion import METADATA_KEY
-from hushpore.viewer.layers.writer import write_image_layer, write_labels_layer
+from hushpore.viewer.layers.layer_files import write_image_layer, write_labels_layer
 from hushpore.viewer.results.record_panel import save
 from hushpore.viewer.segment.widget import PoresWidget
 

@@ -22,7 +22,7 @@ from hushpore.base.events import Metric, Note, Preview, Progress, StageTime, Sto
 from hushpore.viewer.denoise.widget import DenoiseWidget
 from hushpore.viewer.forms.layout import stay_in_front
 from hushpore.viewer.layers.conversion import METADATA_KEY, Lineage, scan_of, set_lineage
-from hushpore.viewer.running import progress_presenter
+from hushpore.viewer.running import progress
 from hushpore.viewer.running.problem import explain
 from hushpore.viewer.running.worker_container import PATIENCE
 from hushpore.viewer.segment.widget import PoresWidget
@@ -273,7 +273,7 @@ def test_a_job_that_soon_ends_is_shown_in_its_widget_alone(
     qtbot, viewer, widget, fake_job, monkeypatch
 ):
     # on a busy machine a second is over soon
-    monkeypatch.setattr(progress_presenter, "OUTSIDE_DELAY", 60)
+    monkeypatch.setattr(progress, "OUTSIDE_DELAY", 60)
     qtbot.waitUntil(lambda: widget._font_warmup.is_ready)
     said = []
     viewer.canvas.overlays.text.events.text.connect(lambda event: said.append(event.value))
@@ -350,11 +350,11 @@ def test_cancel_is_prompt(qtbot, widget, fake_job):
 
 
 def test_cancel_in_the_activity_dock_stops_the_job(qtbot, widget, fake_job, monkeypatch):
-    monkeypatch.setattr(progress_presenter, "OUTSIDE_DELAY", 60)
+    monkeypatch.setattr(progress, "OUTSIDE_DELAY", 60)
     start(qtbot, widget)
     # not at once: a short job does not come into the dock
     assert not napari_progress._all_instances
-    monkeypatch.setattr(progress_presenter, "OUTSIDE_DELAY", 1)
+    monkeypatch.setattr(progress, "OUTSIDE_DELAY", 1)
     qtbot.waitUntil(lambda: len(napari_progress._all_instances) == 1, timeout=SOON)
     (activity,) = napari_progress._all_instances
     assert activity.desc.startswith("Denoise scan")
@@ -475,7 +475,7 @@ def test_a_preview_refines_in_its_slice_and_gives_way_to_the_result(
 
 
 def test_a_job_that_is_soon_over_begins_no_preview(qtbot, viewer, widget, fake_job, monkeypatch):
-    monkeypatch.setattr(progress_presenter, "MIN_REMAINING", 1e6)
+    monkeypatch.setattr(progress, "MIN_REMAINING", 1e6)
 
     def script(volume):
         yield Progress("training", 1, 2, "steps", 0.5)

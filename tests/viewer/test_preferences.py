@@ -2,7 +2,7 @@ import pytest
 from napari.components import ViewerModel
 
 from hushpore.base.preferences import Preferences, load_preferences
-from hushpore.device import scratch
+from hushpore.device import memory
 from hushpore.jobs import JOBS
 from hushpore.runs.presets import remember, remembered
 from hushpore.viewer.preferences import PreferencesWidget
@@ -14,7 +14,7 @@ SOON = 10_000
 def place(tmp_path, monkeypatch):
     place = tmp_path / "scratch"
     place.mkdir()
-    monkeypatch.setattr(scratch.tempfile, "gettempdir", lambda: str(place))
+    monkeypatch.setattr(memory.tempfile, "gettempdir", lambda: str(place))
     monkeypatch.setenv("TMPDIR", str(place))
     return place
 
@@ -61,7 +61,7 @@ def test_it_says_what_auto_comes_to(widget):
 
 
 def test_what_was_left_over_is_removed_and_what_is_in_use_stays(qtbot, widget):
-    mine, others = scratch.new_folder(), scratch.new_folder()
+    mine, others = memory.new_folder(), memory.new_folder()
     computer, _, rest = others.name.removeprefix("hushpore-").split("-")
     others = others.rename(others.with_name(f"hushpore-{computer}-{2**22 + 1:x}-{rest}"))
     (others / "labels.raw").write_bytes(bytes(2_000_000))

@@ -14,13 +14,13 @@ import numpy.typing as npt
 from hushpore.base.errors import InputError
 from hushpore.base.formatting import (
     METRES,
+    on_one_line,
     readable_bytes,
     readable_percent,
     readable_unit,
     unit_of,
 )
 from hushpore.base.rescaled import Scaled, held
-from hushpore.base.safe_text import on_one_line
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -11,7 +11,7 @@ from typing import Any
 
 import click
 
-from hushpore.base.safe_text import as_csv
+from hushpore.base.formatting import as_csv
 from hushpore.cli.flags import device_flag, in_flags, reading_flags, reading_from
 from hushpore.cli.terminal import drive, echo
 from hushpore.figures.drawing import COLUMNS

@@ -20,7 +20,7 @@ from hushpore.base.preferences import (
 )
 from hushpore.cli.flags import settings_flags
 from hushpore.cli.terminal import echo
-from hushpore.device.scratch import in_words, remove_left_over, scratch_folder, temporary_folders
+from hushpore.device.memory import in_words, remove_left_over, scratch_folder, temporary_folders
 from hushpore.runs import presets
 
 if TYPE_CHECKING:

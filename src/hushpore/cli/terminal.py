@@ -15,9 +15,9 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, Ti
 from hushpore.base.atomic import new_file
 from hushpore.base.events import Driver, Note, StopEarly, Timing, mapped
 from hushpore.base.events import Progress as Done
-from hushpore.base.safe_text import harmless
+from hushpore.base.formatting import harmless
 from hushpore.cli.flags import in_flags
-from hushpore.device.breakdown import Trace, timing_table
+from hushpore.device.timing import Trace, timing_table
 from hushpore.io.output_target import check_target
 from hushpore.jobs import JOBS
 

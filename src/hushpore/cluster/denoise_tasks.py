@@ -25,9 +25,9 @@ from hushpore.base.volume import require_range
 from hushpore.cluster.blocks import whole
 from hushpore.denoising import fill_value
 from hushpore.denoising.inference.blocks import BlockPredictor
-from hushpore.denoising.inference.tiles import halve_core
+from hushpore.denoising.inference.volumes import halve_core
 from hushpore.denoising.job import train
-from hushpore.denoising.noise.residual import MARGIN, examine_residual, restore_detail
+from hushpore.denoising.noise import MARGIN, examine_residual, restore_detail
 from hushpore.denoising.plane_reader import PlaneReader, Scale
 from hushpore.denoising.rings import SliceProfiles, centre_of, find_profiles, subtract_rings
 from hushpore.denoising.training.step import choose_precision
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from hushpore.base.arrays import Array
     from hushpore.base.events import Job, Timing
     from hushpore.base.volume import Volume
-    from hushpore.denoising.noise.residual import Residual
+    from hushpore.denoising.noise import Residual
     from hushpore.denoising.settings import DenoiseSettings
     from hushpore.denoising.trained_model import Model
     from hushpore.device.backend import Backend

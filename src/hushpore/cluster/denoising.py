@@ -23,10 +23,9 @@ from hushpore.cluster.connection import connect
 from hushpore.cluster.denoise_tasks import Paths, PredictionOptions, scale_of
 from hushpore.cluster.task_runner import in_words, loss_explained, memory_of, spread, watch
 from hushpore.denoising.fill_value import PADDED, find_fill_value
-from hushpore.denoising.inference.tiles import CORES, core_within
-from hushpore.denoising.inference.volumes import FREE_SHARE, TILE_SHARE
-from hushpore.denoising.noise.residual import NOT_RESTORED
-from hushpore.denoising.noise2noise import load_second_scan
+from hushpore.denoising.inference.volumes import CORES, FREE_SHARE, TILE_SHARE, core_within
+from hushpore.denoising.noise import NOT_RESTORED
+from hushpore.denoising.pairs import load_second_scan
 from hushpore.denoising.plane_reader import PlaneReader, Scale
 from hushpore.denoising.result import (
     Denoised,
@@ -54,7 +53,7 @@ if TYPE_CHECKING:
 
     from hushpore.base.events import Event, Job, Subject
     from hushpore.cluster.blocks import Scan
-    from hushpore.denoising.noise.residual import Residual
+    from hushpore.denoising.noise import Residual
     from hushpore.denoising.settings import DenoiseSettings
     from hushpore.denoising.trained_model import Model
     from hushpore.io.zarr import Block

@@ -28,11 +28,10 @@ from hushpore.cluster.blocks import Blocks, Plan, folders_of, load_named, save_a
 from hushpore.cluster.task_runner import spread, workers_of
 from hushpore.cluster.void import digest_of
 from hushpore.device.memory import PeakMemory, freed_memory_kept
-from hushpore.pores.memory_plan import BYTES_A_BASIN, bytes_in_memory
 from hushpore.pores.numbering import require_points, whole_markers
 from hushpore.pores.void.components import ball_around
 from hushpore.pores.void.threshold import BYTES_IN_WINDOW
-from hushpore.pores.work import check_grey, window_of
+from hushpore.pores.work import BYTES_A_BASIN, bytes_in_memory, check_grey, window_of
 from hushpore.scan.exterior import Exterior, find_exterior
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ from hushpore.cluster.connection import require_distributed
 from hushpore.device.backend import choose_backend
 from hushpore.device.memory import is_out_of_memory
 from hushpore.pores.gpu.engine import Gpu
-from hushpore.pores.gpu.opening import fitting_slices, room_on
+from hushpore.pores.gpu.engines import fitting_slices, room_on
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Iterator

@@ -23,7 +23,6 @@ from hushpore.device.timing import StageTimer
 from hushpore.io.zarr import ZarrImage
 from hushpore.pores.geometry.sums import add_rows
 from hushpore.pores.gpu.engines import GpuSlabs
-from hushpore.pores.memory_plan import BYTES_A_BASIN
 from hushpore.pores.numbering import require_in_void, whole_markers
 from hushpore.pores.parallel import kernel
 from hushpore.pores.topology import euler_of_slab
@@ -31,6 +30,7 @@ from hushpore.pores.void.components import AIR, CLOSED, OPEN, SOLID, closed_bits
 from hushpore.pores.void.threshold import GreyValues, RoundedGrey, Rounding
 from hushpore.pores.watershed.basins import apply_labels
 from hushpore.pores.watershed.graph import BasinGraph, number_keys
+from hushpore.pores.work import BYTES_A_BASIN
 from hushpore.runs.pore_result import LABELS_IN_BLOCKS
 
 if TYPE_CHECKING:

@@ -12,9 +12,8 @@ from hushpore.base.errors import InputError
 from hushpore.base.events import Note
 from hushpore.base.formatting import readable_number
 from hushpore.denoising.images import arrange
-from hushpore.denoising.masking import Line, Replacement
 from hushpore.denoising.model import Architecture
-from hushpore.denoising.noise2noise import ALIKE, load_second_scan
+from hushpore.denoising.pairs import ALIKE, Line, Replacement, load_second_scan
 from hushpore.denoising.plane_reader import PlaneReader
 from hushpore.denoising.settings import PAPER_SHARE
 from hushpore.denoising.trained_model import load_model, require_dimensions

@@ -12,7 +12,7 @@ import torch
 from hushpore.base.errors import InputError
 from hushpore.base.events import Job, Note, Progress
 from hushpore.denoising.automatic import require_dimensions_of
-from hushpore.denoising.masking import (
+from hushpore.denoising.pairs import (
     Replacement,
     draw_positions,
     mask_pixels,
@@ -30,10 +30,12 @@ from hushpore.figures.drawing import (
     add_plots,
     add_title,
     frame,
+    limits_of,
+    middle_plane,
     new_figure,
     png,
+    show_plane,
 )
-from hushpore.figures.slices import limits_of, middle_plane, show_plane
 from hushpore.patches.job import sample_patches
 from hushpore.patches.places import in_volume
 from hushpore.patches.reading import read_patches

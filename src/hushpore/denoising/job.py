@@ -11,27 +11,34 @@ from hushpore.base.events import Job, Note
 from hushpore.base.provenance import make_provenance
 from hushpore.denoising.automatic import Method, Task, decide_method
 from hushpore.denoising.fill_value import PADDED, find_fill_value, restore_fill_value
+from hushpore.denoising.images import PLACES_BYTES, has_regions
 from hushpore.denoising.inference.volumes import VolumePredictor
-from hushpore.denoising.noise.residual import (
+from hushpore.denoising.noise import (
     NOT_RESTORED,
     examine_residual,
     residual_moments,
     restore_detail_in_place,
 )
-from hushpore.denoising.noise2noise import compare_scans
+from hushpore.denoising.pairs import compare_scans
 from hushpore.denoising.plane_reader import PlaneReader, measure_scale_in_pieces
-from hushpore.denoising.regions import PLACES_BYTES, has_regions
 from hushpore.denoising.result import NoiseRecord, TrainingOutcome, TrainingResult, make_result
-from hushpore.denoising.training.run import MOST_OF_IT, Training, advice_after
-from hushpore.denoising.workplace import PREPARING, TRAINING_SHARE, JobLog, Workplace
+from hushpore.denoising.training.run import (
+    MOST_OF_IT,
+    PREPARING,
+    TRAINING_SHARE,
+    JobLog,
+    Training,
+    Workplace,
+    advice_after,
+)
 from hushpore.device.backend import Backend
-from hushpore.device.scratch import array_within
+from hushpore.device.memory import array_within
 from hushpore.scan.noise import estimate_noise
 
 if TYPE_CHECKING:
     from hushpore.base.volume import Volume
-    from hushpore.denoising.noise.residual import Residual
-    from hushpore.denoising.noise2noise import Agreement
+    from hushpore.denoising.noise import Residual
+    from hushpore.denoising.pairs import Agreement
     from hushpore.denoising.plane_reader import Scale
     from hushpore.denoising.settings import DenoiseSettings
     from hushpore.scan.noise_model import NoiseDiagnosis, NoiseModel
@@ -43,11 +50,11 @@ def denoise(volume: Volume, settings: DenoiseSettings, backend: Backend) -> Job:
 
     `hushpore.denoising.automatic.decide_method` chooses the method. By default noise like that of
     the volume, correlated or not, is added to the inputs (R2R), see
-    `hushpore.denoising.recorruption`. N2V2 (https://doi.org/10.1007/978-3-031-25069-9_33), the form
+    `hushpore.denoising.pairs`. N2V2 (https://doi.org/10.1007/978-3-031-25069-9_33), the form
     of Noise2Void (https://doi.org/10.1109/CVPR.2019.00223) without checkerboard artefacts, masks
     pixels and predicts them from their neighbours; uncorrelated noise cannot be predicted and is
     thus removed. With a second scan the two are trained on each other, see
-    `hushpore.denoising.noise2noise`.
+    `hushpore.denoising.pairs`.
 
     Yields: Progress, Timing, Metric ("loss", "validation"), Preview ("denoised"), Batch, Note.
     Previews show the slice of the last `Attention` that was sent in.

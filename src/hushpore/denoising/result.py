@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from hushpore.base.arrays import Float32s
     from hushpore.base.volume import Volume
-    from hushpore.denoising.noise.residual import Residual
+    from hushpore.denoising.noise import Residual
     from hushpore.denoising.trained_model import Model
     from hushpore.scan.noise_model import NoiseDiagnosis
 

@@ -18,9 +18,8 @@ import numpy as np
 
 from hushpore.base.errors import HushporeError, InputError, MemoryLimitError
 from hushpore.base.events import Driver, Progress
-from hushpore.base.formatting import readable_count
+from hushpore.base.formatting import harmless, readable_count
 from hushpore.base.rescaled import Scaled, held
-from hushpore.base.safe_text import harmless
 from hushpore.base.volume import Volume
 from hushpore.io.folders import (
     HEADERS,

@@ -24,7 +24,7 @@ from hushpore.base.atomic import (
     write_through,
 )  # fmt: skip
 from hushpore.base.errors import DeviceError, OutputError
-from hushpore.base.safe_text import read_text
+from hushpore.base.formatting import read_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping

@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hushpore.base.errors import InputError
-from hushpore.base.formatting import readable_unit, unit_of
-from hushpore.base.safe_text import read_text
+from hushpore.base.formatting import read_text, readable_unit, unit_of
 from hushpore.base.volume import Volume
 from hushpore.io.folders import RAW, sidecar_of
 from hushpore.io.guards import explained_damage, limits_for

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from hushpore.base.errors import HushporeError
-from hushpore.base.safe_text import read_text
+from hushpore.base.formatting import read_text
 from hushpore.io.folders import HEADERS, RAW
 from hushpore.io.raw import in_flag, layout_by_name
 

@@ -14,8 +14,7 @@ import numpy as np
 
 from hushpore.base.atomic import new_file
 from hushpore.base.errors import InputError, OutputError
-from hushpore.base.formatting import METRES
-from hushpore.base.safe_text import as_csv, harmless, read_table, read_text
+from hushpore.base.formatting import METRES, as_csv, harmless, read_table, read_text
 from hushpore.io.lazy_arrays import slabs
 from hushpore.io.output_target import PROVENANCE, check_target, new_directory
 from hushpore.io.registry import exporter_by_ending, exporters_of

@@ -13,9 +13,8 @@ import numpy as np
 import tifffile
 
 from hushpore.base.errors import HushporeError, InputError, NotTrustedError
-from hushpore.base.formatting import readable_count
+from hushpore.base.formatting import on_one_line, readable_count
 from hushpore.base.rescaled import Scaled
-from hushpore.base.safe_text import on_one_line
 from hushpore.base.volume import LONGEST_UNIT, Volume
 from hushpore.io.folders import SliceStack, note_on_damaged, stacks_by_name, without_strays
 from hushpore.io.guards import (

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hushpore.base.errors import InputError
-from hushpore.base.safe_text import on_one_line
+from hushpore.base.formatting import on_one_line
 from hushpore.base.volume import Volume
 from hushpore.io.guards import captured_warnings, explained_damage, limits_for
 from hushpore.io.lazy_arrays import PlaneStack

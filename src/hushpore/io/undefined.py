@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hushpore.base.fill_value import stated_fill_value
-from hushpore.base.formatting import METRES, readable_grey, readable_percent, unit_of
+from hushpore.base.formatting import METRES, on_one_line, readable_grey, readable_percent, unit_of
 from hushpore.base.rescaled import Scaled
-from hushpore.base.safe_text import on_one_line
 from hushpore.base.volume import LONGEST_UNIT
 from hushpore.io.lazy_arrays import Derived, slabs
 

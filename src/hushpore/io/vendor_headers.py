@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hushpore.base.errors import InputError
-from hushpore.base.formatting import unit_of
+from hushpore.base.formatting import decoded, on_one_line, require_plain, unit_of
 from hushpore.base.rescaled import Scaled
-from hushpore.base.safe_text import decoded, on_one_line, require_plain
 from hushpore.io.folders import header_beside
 from hushpore.io.guards import explained_damage
 from hushpore.io.raw import TYPES_BY_BYTES, Layout, volume_of_layout

@@ -13,8 +13,7 @@ import numpy as np
 
 from hushpore.base.errors import HushporeError, InputError, MemoryLimitError, import_optional
 from hushpore.base.events import Progress, Timing, result_of
-from hushpore.base.formatting import FULL, readable_bytes
-from hushpore.base.safe_text import file_name
+from hushpore.base.formatting import FULL, file_name, readable_bytes
 from hushpore.device.timing import StageTimer
 from hushpore.io.lazy_arrays import chunk_depth, in_native_order
 from hushpore.io.output_target import check_target, new_directory, require_zarr

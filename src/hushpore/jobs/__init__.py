@@ -175,10 +175,10 @@ JOBS = Registry("jobs", JobDescription, {
                 "hushpore.runs.result_folder:save_picture", not_on_cluster=_IN_MEMORY,
             ),
         ),
-        repeat="hushpore.denoising.reproduce:repeated_denoising",
+        repeat="hushpore.denoising.trained_model:repeated_denoising",
         cluster="hushpore.cluster.denoising:denoise_on",
-        expected_time="hushpore.denoising.time_estimate:expected_time",
-        keep_time="hushpore.denoising.time_estimate:store_timings",
+        expected_time="hushpore.denoising.settings:expected_time",
+        keep_time="hushpore.denoising.settings:store_timings",
         ends_early_in="training",
     ),
     "pores": JobDescription(
@@ -187,7 +187,7 @@ JOBS = Registry("jobs", JobDescription, {
         "hushpore.pores.job:segment_pores",
         "segment_pores",
         on_gpu=False,
-        gpu_problem="hushpore.pores.gpu.opening:problem_of_shape",
+        gpu_problem="hushpore.pores.gpu.engines:problem_of_shape",
         purpose="Finds pores, splits them at narrow necks (watershed) and measures them.",
         short_help="Segment and measure the pores of a stack.",
         help="Segment and measure the pores of the stack in PATH.\n\n"
@@ -240,7 +240,7 @@ JOBS = Registry("jobs", JobDescription, {
         short_help="Sample training patches as a denoiser does, for inspection.",
         help="Sample patches of the stack in PATH as a denoiser does, for inspection.\n\n"
         "Writes a contact sheet, coordinates and features.",
-        repeat="hushpore.denoising.reproduce:repeated_patches",
+        repeat="hushpore.denoising.trained_model:repeated_patches",
         report="",
         extras=(
             ExtraFile(

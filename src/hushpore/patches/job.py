@@ -13,6 +13,9 @@ from hushpore.base.provenance import make_provenance
 from hushpore.base.volume import require_values
 from hushpore.patches.places import (
     Places,
+    draw_corners,
+    draw_groups,
+    draw_stratified,
     foreground,
     gradient_magnitude,
     grid_corners,
@@ -22,7 +25,6 @@ from hushpore.patches.places import (
 )
 from hushpore.patches.reading import read_patches
 from hushpore.patches.result import Patches
-from hushpore.patches.sampling import draw_corners, draw_groups, draw_stratified
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -16,8 +16,7 @@ from hushpore.base.provenance import fingerprint_beside, make_provenance
 from hushpore.base.rescaled import held
 from hushpore.base.volume import SPATIAL_AXES, Volume, how_to_choose
 from hushpore.device.backend import Backend
-from hushpore.device.memory import arrays_apart
-from hushpore.device.scratch import scratch_folder
+from hushpore.device.memory import arrays_apart, scratch_folder
 from hushpore.pores.advice import advise
 from hushpore.pores.compiling import compile_beside
 from hushpore.pores.detection import (
@@ -30,8 +29,6 @@ from hushpore.pores.detection import (
     why_no_limit,
 )
 from hushpore.pores.forms.limits import read_limits
-from hushpore.pores.matching import find_match
-from hushpore.pores.memory_plan import plan_slabs
 from hushpore.pores.noise import find_noise, middle_of, with_minimum
 from hushpore.pores.numbering import (
     excluded_basins,
@@ -49,6 +46,7 @@ from hushpore.pores.numbering import (
 )
 from hushpore.pores.parallel import KernelThreads, WarmUp
 from hushpore.pores.pipeline import Pipeline, Stages, is_noise
+from hushpore.pores.porosity import find_match, find_subvoxel
 from hushpore.pores.result import Pores
 from hushpore.pores.settings import PoreSettings
 from hushpore.pores.slab_steps import find_local_thickness, write_labels
@@ -56,9 +54,8 @@ from hushpore.pores.slabs import Scratch, Slabs
 from hushpore.pores.tables.measures import void_walls
 from hushpore.pores.topology import find_euler_number, find_tortuosity
 from hushpore.pores.uncertainty import FEWEST_PARTS, Merged, find_certainty
-from hushpore.pores.void.subvoxel import find_subvoxel
 from hushpore.pores.watershed.merging import find_peaks
-from hushpore.pores.work import Work, check_grey
+from hushpore.pores.work import Work, check_grey, plan_slabs
 from hushpore.scan.exterior import Exterior, find_exterior, make_thumbnail
 
 if TYPE_CHECKING:
@@ -527,12 +524,13 @@ def warm_up_kind(
     threshold: str | float = 127.0
     if isinstance(settings.threshold, str) and settings.hysteresis is None:
         threshold = settings.threshold if settings.is_local else "otsu"
+    # void outside a mask is handled like air, and "auto" may choose the way with most kernels
+    removes_slicewise = settings.sample_mask or settings.exterior == "auto"
     tiny = PoreSettings(
         threshold="otsu" if is_void else threshold,
         hysteresis=None if settings.hysteresis is None else 60.0,
         local_window=3,
-        # void outside a mask is handled like air
-        exterior="remove-slicewise" if settings.sample_mask else _as_decided(settings.exterior),
+        exterior="remove-slicewise" if removes_slicewise else settings.exterior,
         ball_radius=1,
         # merging to markers and to SNOW peaks calls the same kernels
         merging="snow" if settings.markers else settings.merging,
@@ -544,11 +542,6 @@ def warm_up_kind(
         transport="none" if on_disk else settings.transport,
     )
     return WarmUpKind(tiny, is_void, on_disk)
-
-
-def _as_decided(outside: str) -> str:
-    """Return the treatment of the exterior to warm up for; "auto": the one with most kernels."""
-    return "remove-slicewise" if outside == "auto" else outside
 
 
 def _warm_up(kind: WarmUpKind) -> Generator[object, None, None]:

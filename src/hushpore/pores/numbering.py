@@ -57,18 +57,15 @@ def number_basins(
     """Merge basins into pores, by SNOW peaks if given, else by merge height, and number them."""
     excluded = excluded_basins(graph, settings, volume)
     if snow_peaks is None:
-        overlapping = overlapping_peaks(graph, volume) if settings.merges_overlapping else None
+        overlapping = None
+        if settings.merges_overlapping:
+            peaks = graph.peak, graph.peak_squared_distance
+            overlapping = find_overlapping(*peaks, graph.a, graph.b, volume.shape, volume.spacing)
         height = height_of(graph, settings.merge_height, volume.n_spatial).merge_height
         root = merge_by_height(graph, height, overlapping)
         return number_pores(graph, root, settings.minimum_voxels or 1, excluded)
     group = merge_to_markers(graph, np.where(snow_peaks, np.cumsum(snow_peaks), 0).astype(np.int32))
     return number_groups(graph, group, settings.minimum_voxels or 1, excluded)
-
-
-def overlapping_peaks(graph: BasinGraph, volume: Volume) -> Mask:
-    """Return which edges join basins with overlapping maximal balls (edges,)."""
-    peaks = graph.peak, graph.peak_squared_distance
-    return find_overlapping(*peaks, graph.a, graph.b, volume.shape, volume.spacing)
 
 
 def number_by_markers(

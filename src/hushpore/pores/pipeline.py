@@ -22,10 +22,15 @@ from hushpore.device.backend import Backend
 from hushpore.device.memory import arrays_apart, free_pools, give_back_freed, is_out_of_memory
 from hushpore.device.timing import HostClock, StageTimer
 from hushpore.pores.engine import Engine, VoidCounts
-from hushpore.pores.gpu.engines import GpuSlabs, GpuWhole
-from hushpore.pores.gpu.opening import holds_values, in_one_piece, open_gpu, room_on
+from hushpore.pores.gpu.engines import (
+    GpuSlabs,
+    GpuWhole,
+    holds_values,
+    in_one_piece,
+    open_gpu,
+    room_on,
+)
 from hushpore.pores.gpu.void import why_on_host
-from hushpore.pores.memory_plan import check_tables
 from hushpore.pores.slab_steps import (
     classify_void,
     find_air,
@@ -38,7 +43,7 @@ from hushpore.pores.slab_steps import (
     read_values,
 )
 from hushpore.pores.void.threshold import AS_IS
-from hushpore.pores.work import Threshold, VoidTotals, void_totals_of
+from hushpore.pores.work import Threshold, VoidTotals, check_tables, void_totals_of
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hushpore.base.errors import MemoryLimitError
-from hushpore.device.scratch import new_folder, scratch_folder
+from hushpore.device.memory import new_folder, scratch_folder
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -16,7 +16,7 @@ from hushpore._version import __version__
 from hushpore.base.atomic import new_file, remove_partial
 from hushpore.base.errors import InputError, OutputError
 from hushpore.base.events import Note, Progress, StopEarly
-from hushpore.base.safe_text import as_csv, encodable, read_text
+from hushpore.base.formatting import as_csv, encodable, read_text
 from hushpore.io.folders import shortened
 from hushpore.io.results import write_json
 from hushpore.jobs import JOBS, check_chain, is_one_image, load

@@ -9,8 +9,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hushpore.base.errors import InputError
-from hushpore.base.formatting import METRES, readable_count, readable_unit
-from hushpore.base.safe_text import in_figure, on_one_line, read_table
+from hushpore.base.formatting import (
+    METRES,
+    in_figure,
+    on_one_line,
+    read_table,
+    readable_count,
+    readable_unit,
+)
 from hushpore.figures.drawing import PAPER, add_plots, frame, new_figure, png
 from hushpore.pores.tables.totals import total_of
 

@@ -10,8 +10,13 @@ from typing import TYPE_CHECKING, Any, TypeAlias, cast
 import numpy as np
 
 from hushpore.base.errors import InputError
-from hushpore.base.formatting import METRES, percent_digits, readable_number, readable_unit
-from hushpore.base.safe_text import in_figure
+from hushpore.base.formatting import (
+    METRES,
+    in_figure,
+    percent_digits,
+    readable_number,
+    readable_unit,
+)
 from hushpore.figures.drawing import (
     BINS,
     DPI,

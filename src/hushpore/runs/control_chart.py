@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hushpore.base.safe_text import in_figure, on_one_line
+from hushpore.base.formatting import in_figure, on_one_line
 from hushpore.figures.drawing import PAPER, add_legend, frame, new_figure, png
 from hushpore.pores.forms.limits import FAILED, NOT_DECIDED, PASSED
 

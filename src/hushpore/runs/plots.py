@@ -12,8 +12,7 @@ import pandas as pd
 
 from hushpore.base.atomic import explained_writing, new_file
 from hushpore.base.errors import InputError
-from hushpore.base.formatting import readable_unit
-from hushpore.base.safe_text import as_csv
+from hushpore.base.formatting import as_csv, readable_unit
 from hushpore.figures.drawing import (
     COLUMNS,
     FORMATS,

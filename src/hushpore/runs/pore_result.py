@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, cast
 import numpy as np
 
 from hushpore.base.errors import InputError
-from hushpore.base.safe_text import read_table
+from hushpore.base.formatting import read_table
 from hushpore.io import describe
 from hushpore.io.export import PoreResult
 from hushpore.io.output_target import check_target, require_apart

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from hushpore.base.atomic import new_file
-from hushpore.base.config import Tables, config_folder, explained, read_toml, save_file
 from hushpore.base.errors import InputError
+from hushpore.base.preferences import Tables, config_folder, explained, read_toml, save_file
 from hushpore.base.settings import Settings
 from hushpore.jobs import JOBS
 

@@ -28,12 +28,14 @@ from hushpore.figures.drawing import (
     draw_transport,
     edges_of,
     frame,
+    map_picture,
     new_figure,
     noise_match_in_words,
+    phase_picture,
+    pore_picture,
     size_table,
     svg,
 )
-from hushpore.figures.slices import map_picture, phase_picture, pore_picture
 from hushpore.jobs import JOBS
 from hushpore.pores.forms.tables import FORMS, form_of
 from hushpore.pores.phases.measures import CONTACTS, PHASES
@@ -259,8 +261,10 @@ def pore_page(
 
     `provenance`: as ``result.json`` has it; the last of its ``jobs`` is the segmentation. `tables`:
     ``pores`` and ``profile``. `picture`: PNG file of slices, see
-    `hushpore.figures.slices.pore_picture`. `other_forms`: tables of the forms beside the chosen
+    `hushpore.figures.drawing.pore_picture`. `other_forms`: tables of the forms beside the chosen
     one, which is ``form`` of `tables`, by name. `solved`: the section about transport.
+    `hushpore.figures.drawing.pore_picture`. `other_forms`: tables of the forms beside the chosen
+    one, which is ``form`` of `tables`, by name.
     Returns: the page; pictures are part of it.
     """
     made = provenance["jobs"][-1]

@@ -12,8 +12,8 @@ import numpy as np
 from hushpore.base.atomic import new_file
 from hushpore.base.errors import InputError, OutputError, import_optional
 from hushpore.base.events import ResultFiles, by_importance, result_text
+from hushpore.base.formatting import read_text
 from hushpore.base.provenance import fingerprint
-from hushpore.base.safe_text import read_text
 from hushpore.io.output_target import PROVENANCE, check_target, new_directory, require_apart
 from hushpore.io.registry import exporter_by_ending
 from hushpore.io.results import check_image_target, is_record, write_image, write_results

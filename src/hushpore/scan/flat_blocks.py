@@ -169,10 +169,6 @@ class FlatBlocks:
         arrays = (self.corners, self.means, self.coarse, self.residual, self.products)
         return FlatBlocks(*(each[chosen] for each in arrays))
 
-    def with_products(self, kind: DetrendedBlocks) -> FlatBlocks:
-        """Return the blocks with the products of their residuals."""
-        return replace(self, products=kind.products(self.residual))
-
     def weighted(self, weights: Float64s) -> FlatBlocks:
         """Multiply the energies of the blocks by weights, and sort the blocks again."""
         scaled = FlatBlocks(
@@ -268,7 +264,7 @@ def read_flattest(
     flattest = both.take(_one_a_place(both.corners, both.coarse, size))
     saturated = float((some == highest).mean())
     drawn = Drawn(some, middles, unit, float(some.mean()) / unit, equal == 1.0, saturated)
-    return flattest.with_products(kind), drawn
+    return replace(flattest, products=kind.products(flattest.residual)), drawn
 
 
 def _look(

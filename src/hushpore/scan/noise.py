@@ -191,16 +191,13 @@ def _second_differences(values: Float32s) -> tuple[Float64s, Float64s]:
     return along_y, along_x
 
 
-def _residuals(kind: DetrendedBlocks, blocks: FlatBlocks) -> Float32s:
-    return blocks.residual.reshape(len(blocks), *(1,) * (3 - len(kind.size)), *kind.size)
-
-
 def _calmest_quarters(kind: DetrendedBlocks, blocks: FlatBlocks) -> tuple[Float32s, Int64s]:
     """Return the flattest quarters of blocks, (n, z, y, x), and their positions.
 
     If no block is flat, some of its quarters may be.
     """
-    values, middle = _residuals(kind, blocks), [n // 2 for n in kind.size[-2:]]
+    values = blocks.residual.reshape(len(blocks), *(1,) * (3 - len(kind.size)), *kind.size)
+    middle = [n // 2 for n in kind.size[-2:]]
     shifts = [(y, x) for y in (0, middle[0]) for x in (0, middle[1])]
     quarters = np.concatenate(
         [values[:, :, y : y + middle[0], x : x + middle[1]] for y, x in shifts]

@@ -50,6 +50,7 @@ from hushpore.viewer.layers.conversion import (
     remove_leftovers,
     watch_painting,
 )
+from hushpore.viewer.layers.layer_files import prefer_our_writers
 from hushpore.viewer.layers.start import LINKS, follow_start_link
 from hushpore.viewer.layers.visibility import (
     SHOWN,
@@ -58,13 +59,11 @@ from hushpore.viewer.layers.visibility import (
     show_scale_bar,
     shown_image,
 )
-from hushpore.viewer.layers.writer import prefer_our_writers
 from hushpore.viewer.results.pore_layer import name_in_words
 from hushpore.viewer.results.record_panel import ask_and_save_result
 from hushpore.viewer.running.messages import RECORD, SHOW, RunMessages
 from hushpore.viewer.running.problem import Problem, explain
-from hushpore.viewer.running.progress import JobProgress, RunButtons
-from hushpore.viewer.running.progress_presenter import ProgressPresenter, RunState
+from hushpore.viewer.running.progress import JobProgress, ProgressPresenter, RunButtons, RunState
 from hushpore.viewer.running.redraw import run_in_steps
 from hushpore.viewer.running.status import FontWarmup
 from hushpore.viewer.running.task import (

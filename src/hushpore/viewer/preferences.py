@@ -16,7 +16,7 @@ from hushpore.base.preferences import (
     preferences_file,
     save_preferences,
 )
-from hushpore.device.scratch import in_words, remove_left_over, scratch_folder, temporary_folders
+from hushpore.device.memory import in_words, remove_left_over, scratch_folder, temporary_folders
 from hushpore.runs.presets import LAST_USED
 from hushpore.viewer.forms.choices import find_devices, refresh_devices
 from hushpore.viewer.forms.fields import ChoiceField
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from hushpore.base.settings import Option
-    from hushpore.device.scratch import TemporaryFolder
+    from hushpore.device.memory import TemporaryFolder
     from hushpore.viewer.forms.choices import Devices
     from hushpore.viewer.running.problem import Problem
 

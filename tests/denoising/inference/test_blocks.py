@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from hushpore.base.volume import Volume
-from hushpore.denoising.inference import blocks, tiles
+from hushpore.denoising.inference import blocks, volumes
 from hushpore.denoising.inference.blocks import BlockPredictor
 from hushpore.denoising.model import Architecture, build_network
 from hushpore.denoising.trained_model import Model
@@ -36,7 +36,7 @@ def blocks_of(shape, size):
 @pytest.fixture(autouse=True)
 def small_tiles(monkeypatch):
     cores = {2: (2, 32, 32), 3: (1, 8, 16, 16)}
-    for module in (tiles, blocks):
+    for module in (volumes, blocks):
         monkeypatch.setattr(module, "CORES", cores)
 
 

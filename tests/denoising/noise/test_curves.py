@@ -5,7 +5,7 @@ import pytest
 from scipy import ndimage
 
 from hushpore import Volume
-from hushpore.denoising.noise.match import noise_curves
+from hushpore.denoising.noise import noise_curves
 from hushpore.scan.noise import estimate_noise
 
 

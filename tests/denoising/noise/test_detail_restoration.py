@@ -8,7 +8,7 @@ from scipy.ndimage import gaussian_filter
 
 import hushpore
 from hushpore import Volume
-from hushpore.denoising.noise.residual import restore_detail, restore_detail_in_place
+from hushpore.denoising.noise import restore_detail, restore_detail_in_place
 from hushpore.denoising.plane_reader import PlaneReader
 from hushpore.scan.noise_model import NoiseDiagnosis
 

@@ -9,8 +9,7 @@ import pytest
 from scipy.ndimage import gaussian_filter
 
 from hushpore import Volume
-from hushpore.denoising.noise.match import match_noise, windowed_spectrum
-from hushpore.denoising.noise.residual import examine_residual
+from hushpore.denoising.noise import examine_residual, match_noise, windowed_spectrum
 from hushpore.denoising.plane_reader import PlaneReader
 from hushpore.scan.noise import estimate_noise
 from hushpore.scan.noise_model import NoiseModel

@@ -6,7 +6,7 @@ from scipy.ndimage import gaussian_filter
 
 import hushpore
 from hushpore import Volume
-from hushpore.denoising.noise.residual import examine_residual, nyquist_energy
+from hushpore.denoising.noise import examine_residual, nyquist_energy
 from hushpore.denoising.plane_reader import PlaneReader
 from hushpore.scan.noise_model import NoiseDiagnosis, NoiseModel
 

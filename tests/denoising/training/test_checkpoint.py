@@ -17,7 +17,7 @@ from hushpore.base.errors import OutputError
 from hushpore.base.events import Progress
 from hushpore.denoising.trained_model import HEADER, read_tensors, write_tensors
 from hushpore.denoising.training import blocks, loop, schedule
-from hushpore.denoising.training import checkpoint as checkpoints
+from hushpore.denoising.training import loop as training_loop
 from hushpore.denoising.training.step import Learner
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ def scan() -> np.ndarray:
 
 @pytest.fixture(autouse=True)
 def often(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(checkpoints, "SAVE_INTERVAL", 0.0)
+    monkeypatch.setattr(training_loop, "SAVE_INTERVAL", 0.0)
 
 
 #: A program that trains, a checkpoint after every step, and is killed while it writes the tenth.
@@ -57,8 +57,8 @@ from hushpore.denoising import automatic
 from hushpore.denoising.noise import flat_blocks
 automatic.FEATURES = dict.fromkeys(automatic.FEATURES, 4)
 flat_blocks._DRAWN, flat_blocks._TRIES = 1000, 1
-from hushpore.denoising.training import checkpoint
-checkpoint.SAVE_INTERVAL = 0.0
+from hushpore.denoising.training import loop
+loop.SAVE_INTERVAL = 0.0
 settings = dict(steps=20, patch_size=16, batch_size=2, seed=3, checkpoint=sys.argv[1])
 scan = np.random.default_rng(0).normal(100, 20, (4, 30, 35)).astype(np.float32)
 written, replace = [], os.replace

@@ -9,8 +9,8 @@ import torch
 
 from hushpore import InputError
 from hushpore.denoising.images import Images
-from hushpore.denoising.masking import Line, Replacement
 from hushpore.denoising.model import Architecture, UNet, build_network
+from hushpore.denoising.pairs import Line, Replacement
 from hushpore.denoising.training.schedule import learning_rate
 from hushpore.denoising.training.step import (
     Adam,

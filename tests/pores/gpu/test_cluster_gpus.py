@@ -26,7 +26,7 @@ from hushpore.denoising.settings import DenoiseSettings
 from hushpore.device.backend import Backend
 from hushpore.io import read
 from hushpore.io.zarr import write_zarr
-from hushpore.pores.gpu import opening
+from hushpore.pores.gpu import engines
 from hushpore.pores.gpu.engine import Gpu
 from hushpore.pores.settings import PoreSettings
 
@@ -111,7 +111,7 @@ def pinned(
         def choose(device: str) -> Backend:
             assert device == "cuda"
             name = f"GPU of worker {next(asked)}"
-            free = (slices + 4) * 24 * 28 * opening.BYTES_A_VOXEL / 0.9
+            free = (slices + 4) * 24 * 28 * engines.BYTES_A_VOXEL / 0.9
             return emulated_backend(name=name, free=int(free) + 1)  # type: ignore[call-arg]
 
         monkeypatch.setattr(task_runner, "choose_backend", choose)
@@ -218,11 +218,11 @@ def test_where_the_gpus_cannot_segment_the_workers_cpus_do_and_it_is_said(
 def test_tiles_predicted_on_the_gpus_of_workers_have_the_values_of_one(
     path: Path, tmp_path: Path, client: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from hushpore.denoising.inference import blocks, tiles
+    from hushpore.denoising.inference import blocks, volumes
     from hushpore.io import zarr
 
     # several blocks of a few tiles each
-    for module in (blocks, tiles, denoising):
+    for module in (blocks, volumes, denoising):
         monkeypatch.setattr(module, "CORES", {2: (4, 16, 16)})
     monkeypatch.setattr(zarr, "_CHUNK", 8)
     monkeypatch.setattr(zarr, "_BLOCK", 16)

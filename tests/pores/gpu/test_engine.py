@@ -21,7 +21,7 @@ from hypothesis.extra import numpy as st_np
 from scipy import ndimage as ndi
 
 from hushpore.pores.geometry.sums import DIRECTIONS
-from hushpore.pores.gpu import engine, opening
+from hushpore.pores.gpu import engine, engines
 from hushpore.pores.gpu.engine import Gpu
 from hushpore.pores.gpu.void import GpuParts
 from hushpore.pores.void.components import CLOSED, OPEN, SOLID, closed_bits
@@ -182,7 +182,7 @@ def test_the_table_of_edges_takes_less_than_the_volume_of_a_noisy_scan(
     emulated.build_graph(found, distance, emulated.put(void.view(np.uint8)))
     # a basin for every seventy voxels
     assert found.peaks.size > void.size / 70
-    assert taken[0] < opening.BYTES_A_VOXEL * void.size
+    assert taken[0] < engines.BYTES_A_VOXEL * void.size
 
 
 @pytest.mark.parametrize("order", ["forward", "reverse", "shuffled", "parallel"])

@@ -17,7 +17,7 @@ from hushpore import Volume, jobs
 from hushpore.base.rescaled import Scaled
 from hushpore.device.backend import Backend
 from hushpore.device.memory import POOLED
-from hushpore.pores.gpu import engine, opening
+from hushpore.pores.gpu import engine, engines
 from hushpore.pores.gpu.engine import Gpu
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ def test_what_does_not_fit_on_a_gpu_is_worked_on_there_in_slabs(
 ) -> None:
     emulated.run_threads(order)
     # room for nine slices, four of which are those beside a slab
-    room = 9 * 24 * 28 * opening.BYTES_A_VOXEL
+    room = 9 * 24 * 28 * engines.BYTES_A_VOXEL
     backend = gpu_backend(free=math.ceil(room / POOLED))
     found = hushpore.run("pores", scanned((23, 24, 28)), settings, backend)
     assert_same_pores(found, hushpore.run("pores", scanned((23, 24, 28)), settings, "cpu"))
@@ -173,7 +173,7 @@ def test_it_is_said_why_the_void_is_found_on_the_gpu_or_not(gpu_backend: Any) ->
 def test_what_is_planned_fits_into_what_the_pools_are_bounded_to(gpu_backend: Any) -> None:
     # between what is free and what may be taken of it
     for share, slabs in ((0.95, 2), (1.01, 1)):
-        room = share * 24 * 28 * 36 * (opening.BYTES_A_VOXEL + 2) / POOLED
+        room = share * 24 * 28 * 36 * (engines.BYTES_A_VOXEL + 2) / POOLED
         backend = gpu_backend(free=int(room))
         found = hushpore.run("pores", scanned((24, 28, 36)), None, backend)
         whole = found.provenance["optimisations"]["void on GPU"].startswith("on")
@@ -191,7 +191,7 @@ def test_a_gpu_that_is_too_small_for_a_slice_is_not_begun_with(gpu_backend: Any)
 def test_more_slices_than_16_bits_can_count_are_left_to_the_cpu(
     gpu_backend: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(opening, "DEEPEST", 23)
+    monkeypatch.setattr(engines, "DEEPEST", 23)
     found = hushpore.run("pores", scanned((24, 28, 36)), None, gpu_backend())
     assert found.notes == (
         "Pores are segmented on the CPU: it works on 23 slices at most, and there are 24.",
@@ -203,7 +203,7 @@ def test_the_warm_up_comes_to_every_kernel(
 ) -> None:
     launched = set()
     emulated.watch(monkeypatch, lambda name, *rest: launched.add(name))
-    opening._warm_up(emulated)
+    engines._warm_up(emulated)
     sources = [path.read_text(encoding="utf-8") for path in engine.SOURCES]
     names = {name for text in sources for name in re.findall(r"__global__ void (\w+)", text)}
     assert launched == names
@@ -285,8 +285,8 @@ def test_what_is_moved_on_the_gpu_is_accounted_for(
 
     emulated.watch(monkeypatch, see)
     hushpore.run("pores", scanned((30, 64, 96)), None, gpu_backend())
-    assert {name: each / size for name, each in moved.items()} == opening.MOVED
-    assert sum(opening.MOVED.values()) <= 90
+    assert {name: each / size for name, each in moved.items()} == engines.MOVED
+    assert sum(engines.MOVED.values()) <= 90
 
 
 def test_threads_seldom_compete_for_the_same_memory(
@@ -374,7 +374,7 @@ def test_on_a_gpu_a_job_gives_what_it_gives_on_the_cpu(
 
     backend, volume = choose_backend("cuda"), scan((60, 70, 80))
     if slices:
-        few = slices * 70 * 80 * opening.BYTES_A_VOXEL
+        few = slices * 70 * 80 * engines.BYTES_A_VOXEL
         monkeypatch.setattr(Backend, "free_memory", lambda self: few if self.is_cuda else 10**10)
     found = hushpore.run("pores", volume, settings, backend)
     assert found.provenance["device"].startswith(backend.name)

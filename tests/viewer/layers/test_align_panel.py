@@ -6,8 +6,8 @@ from napari.components import ViewerModel
 from scipy import ndimage
 
 from hushpore.io.align import aligned
-from hushpore.viewer.layers.align_panel import AlignWidget
 from hushpore.viewer.layers.conversion import volume_of
+from hushpore.viewer.layers.scan_panels import AlignWidget
 
 
 @pytest.fixture

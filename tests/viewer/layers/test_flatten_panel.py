@@ -11,8 +11,8 @@ from hushpore.io.results import write_image
 from hushpore.runs.scan_recipe import ScanRecipe
 from hushpore.viewer.layers.conversion import READ, known_of
 from hushpore.viewer.layers.crop_layers import Part, crop_job
-from hushpore.viewer.layers.flatten_panel import FlattenWidget
 from hushpore.viewer.layers.reader import read_layers
+from hushpore.viewer.layers.scan_panels import FlattenWidget
 
 SHAPE = (40, 48, 48)
 

@@ -25,10 +25,14 @@ from hushpore.jobs import JOBS
 from hushpore.runs.rerun import rerun
 from hushpore.viewer.denoise.widget import DenoiseWidget
 from hushpore.viewer.layers.conversion import METADATA_KEY, is_result, layer_data
-from hushpore.viewer.layers.layer_files import SavedLayer
+from hushpore.viewer.layers.layer_files import (
+    SavedLayer,
+    prefer_our_writers,
+    write_image_layer,
+    write_labels_layer,
+)
 from hushpore.viewer.layers.reader import read_layers, resample
 from hushpore.viewer.layers.visibility import show_new_scans
-from hushpore.viewer.layers.writer import prefer_our_writers, write_image_layer, write_labels_layer
 from hushpore.viewer.phases import PhasesWidget
 from hushpore.viewer.results import record_panel
 from hushpore.viewer.results.panel import ResultsWidget

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 import tifffile
 
-from hushpore.viewer.layers.series_chooser import MIN_NUMBERED, grouped, is_slice
+from hushpore.viewer.layers.reading import MIN_NUMBERED, grouped, is_slice
 
 
 @pytest.fixture

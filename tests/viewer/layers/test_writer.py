@@ -11,12 +11,12 @@ import hushpore
 from hushpore import Volume
 from hushpore.base.provenance import fingerprint
 from hushpore.viewer.layers.conversion import layer_data
-from hushpore.viewer.layers.reader import read_layers
-from hushpore.viewer.layers.writer import (
+from hushpore.viewer.layers.layer_files import (
     write_image_layer,
     write_image_with_labels,
     write_labels_layer,
 )
+from hushpore.viewer.layers.reader import read_layers
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -4,7 +4,7 @@ import pytest
 from napari.layers import Image, Labels, Layer, Shapes
 
 import hushpore
-from hushpore.figures.slices import LABEL_COLOURS, _coloured
+from hushpore.figures.drawing import LABEL_COLOURS, _coloured
 from hushpore.viewer.layers.conversion import METADATA_KEY
 from hushpore.viewer.results.pore_layer import (
     features_of,

@@ -5,7 +5,7 @@ from napari.components import ViewerModel
 from qtpy.QtWidgets import QApplication, QFileDialog, QLabel, QProgressBar
 
 from hushpore.base.events import Metric, StageTime, Timing
-from hushpore.device.breakdown import Trace
+from hushpore.device.timing import Trace
 from hushpore.viewer.running.timing_panel import TimingPanel, readable_seconds
 
 

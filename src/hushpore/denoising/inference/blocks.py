@@ -15,7 +15,7 @@ import numpy as np
 import torch
 
 from hushpore.denoising.images import Arrangement, Images
-from hushpore.denoising.inference.tiles import CORES, Tile, cut_axis, pad, predict_tile, shift
+from hushpore.denoising.inference.volumes import CORES, Tile, cut_axis, pad, predict_tile, shift
 from hushpore.denoising.model import fuse_batch_norm
 from hushpore.denoising.plane_reader import PlaneReader
 from hushpore.device.memory import freed_memory_kept

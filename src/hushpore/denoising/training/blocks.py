@@ -16,8 +16,8 @@ from hushpore.denoising.images import Arrangement, Images
 if TYPE_CHECKING:
     from hushpore.base.arrays import Array, Float64s, Int64s
     from hushpore.base.rescaled import Scaled
+    from hushpore.denoising.images import PatchPlaces
     from hushpore.denoising.plane_reader import PlaneReader, Scale
-    from hushpore.denoising.regions import PatchPlaces
     from hushpore.device.backend import Backend
     from hushpore.device.timing import StageTimer
 
@@ -165,7 +165,7 @@ def draw_weighted_block(
     """Draw a block such that, on average, patches are drawn in proportion to their weights.
 
     `weight`: float64, shape (n_images, n_first_rows): see
-    `hushpore.denoising.regions.PatchPlaces.row_weights`. `fitting`: number of first rows of
+    `hushpore.denoising.images.PatchPlaces.row_weights`. `fitting`: number of first rows of
     patches that fit into a block. `count`: number of images to draw; an image drawn twice is used
     once with double weight.
     Returns: numbers of the images, in order; first row of the block; factors of the weights in it,

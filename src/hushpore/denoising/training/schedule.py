@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hushpore.base.errors import InputError
-from hushpore.base.safe_text import read_text
+from hushpore.base.formatting import read_text
 from hushpore.denoising.settings import STEPS
 
 if TYPE_CHECKING:

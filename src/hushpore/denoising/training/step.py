@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Any, Protocol
 import torch
 
 from hushpore.base.errors import InputError
-from hushpore.denoising.masking import Replacement, draw_positions, mask_pixels, values_at
 from hushpore.denoising.model import CORRECTED_AT, SHARE_QUANTILES
+from hushpore.denoising.pairs import Replacement, draw_positions, mask_pixels, values_at
 from hushpore.device.transfers import constant
-from hushpore.patches.sampling import draw_corners, draw_orientations
+from hushpore.patches.places import draw_corners, draw_orientations
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hushpore.base.errors import HushporeError
-from hushpore.base.safe_text import on_one_line
+from hushpore.base.formatting import on_one_line
 from hushpore.io.dicom.geometry import Slice
 from hushpore.io.dicom.pixels import DEFLATED, HEADER, Encoding, inflated
 from hushpore.io.guards import captured_warnings, limits_for

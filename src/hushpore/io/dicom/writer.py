@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hushpore.base.errors import InputError, OutputError, import_optional
-from hushpore.base.formatting import METRES
-from hushpore.base.safe_text import on_one_line
+from hushpore.base.formatting import METRES, on_one_line
 from hushpore.io.guards import captured_warnings
 from hushpore.io.output_target import check_target, is_link, new_directory
 

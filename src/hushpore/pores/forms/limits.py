@@ -18,10 +18,10 @@ import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hushpore.base.config import read_toml
 from hushpore.base.errors import InputError
 from hushpore.base.events import Note
 from hushpore.base.formatting import METRES, readable_number
+from hushpore.base.preferences import read_toml
 from hushpore.pores.forms.tables import FORMS, form_of
 
 if TYPE_CHECKING:

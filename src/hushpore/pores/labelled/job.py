@@ -13,7 +13,6 @@ from hushpore.base.events import Note, Progress, Remedy
 from hushpore.base.volume import Volume
 from hushpore.device.backend import Backend
 from hushpore.pores.job import check_axes, open_work, pores_of, prepare, segment, warm_up_kind
-from hushpore.pores.memory_plan import plan_slabs
 from hushpore.pores.parallel import kernel
 from hushpore.pores.pipeline import Stages
 from hushpore.pores.slab_steps import UnstitchedBasins
@@ -21,6 +20,7 @@ from hushpore.pores.slabs import Scratch
 from hushpore.pores.void.threshold import GreyValues, Range, RoundedGrey, Rounding, find_range
 from hushpore.pores.watershed.basins import apply_labels
 from hushpore.pores.watershed.merging import Numbering
+from hushpore.pores.work import plan_slabs
 from hushpore.scan.exterior import Exterior
 from hushpore.scan.sample import kind_of_values
 

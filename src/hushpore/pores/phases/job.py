@@ -16,7 +16,6 @@ from hushpore.base.volume import SPATIAL_AXES, Volume, how_to_choose, require_gr
 from hushpore.device.backend import Backend
 from hushpore.pores.advice import warnings_of
 from hushpore.pores.job import prepare, warm_up_kind
-from hushpore.pores.memory_plan import AT_A_TIME, LEAST_SLICES
 from hushpore.pores.numbering import outside_totals
 from hushpore.pores.parallel import KernelThreads
 from hushpore.pores.phases.labelling import find_labels, find_phases
@@ -35,7 +34,7 @@ from hushpore.pores.slabs import Scratch, Slabs
 from hushpore.pores.transport.job import transport_of_job
 from hushpore.pores.void.components import AIR, FILLED_IN, OPEN, SOLID
 from hushpore.pores.watershed.graph import Tables
-from hushpore.pores.work import Work
+from hushpore.pores.work import AT_A_TIME, LEAST_SLICES, Work
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
@@ -51,7 +50,7 @@ if TYPE_CHECKING:
 
 #: Bytes per voxel in use at once besides the input: labels, and void with air, 1 each; for local
 #: thickness also one phase 1, its distance map 4, diameters 4, diameters of all phases 4, and
-#: working memory 8 (`hushpore.pores.memory_plan.BYTES_OF_THICKNESS`).
+#: working memory 8 (`hushpore.pores.work.BYTES_OF_THICKNESS`).
 BYTES_A_VOXEL, BYTES_WITH_THICKNESS = 2, 23
 
 #: Bytes per voxel for regions: one phase 1, its distance map, basins and labels 4 each, and the

@@ -70,7 +70,7 @@ class NoisePanel(Fold):
         if self._model is None or self._model is self._drawn or not self.button.isChecked():
             return
         # SciPy and matplotlib are imported late, so that the widget opens fast
-        from hushpore.denoising.noise.match import noise_curves
+        from hushpore.denoising.noise import noise_curves
 
         if self._canvas is None:
             from hushpore.viewer.results.plots import PlotCanvas

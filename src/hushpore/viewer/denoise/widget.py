@@ -16,13 +16,12 @@ from napari.layers import Image
 from napari.utils.notifications import show_info, show_warning
 from qtpy.QtCore import QObject, QTimer, Signal
 
-from hushpore.base.config import SPEEDS
 from hushpore.base.errors import HushporeError, InputError
 from hushpore.base.formatting import readable_number, readable_percent
+from hushpore.base.preferences import SPEEDS
 from hushpore.base.rescaled import held
-from hushpore.denoising.time_estimate import device_timing_key, store_timings
-from hushpore.device.memory import give_back_freed
-from hushpore.device.scratch import folder_of
+from hushpore.denoising.settings import device_timing_key, store_timings
+from hushpore.device.memory import folder_of, give_back_freed
 from hushpore.jobs import JOBS
 from hushpore.viewer.denoise.noise_panel import NAME, NoisePanel, RingPreview, Swipe
 from hushpore.viewer.forms.layout import link, plain_label

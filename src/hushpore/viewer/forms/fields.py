@@ -27,7 +27,7 @@ from qtpy.QtWidgets import (
 )
 from superqt import QElidingLabel
 
-from hushpore.device.scratch import folder_of
+from hushpore.device.memory import folder_of
 from hushpore.viewer.forms.layout import fill, shown_by
 from hushpore.viewer.layers.conversion import known_of
 

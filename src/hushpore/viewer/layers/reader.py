@@ -39,14 +39,14 @@ from hushpore.viewer.layers.conversion import (
     unwrapped,
     volume_of,
 )
-from hushpore.viewer.layers.series_chooser import collect_slice, is_slice, offer_series, slices_by
+from hushpore.viewer.layers.layer_files import prefer_our_writers
+from hushpore.viewer.layers.reading import collect_slice, is_slice, offer_series, slices_by
 from hushpore.viewer.layers.visibility import (
     explain_unopened,
     show_new_scans,
     show_new_scans_later,
     show_scale_bar,
 )
-from hushpore.viewer.layers.writer import prefer_our_writers
 from hushpore.viewer.running.problem import (
     Problem,
     explain,
@@ -175,7 +175,7 @@ def _refused(
     if not problem.needs_consent:
         if isinstance(path, str) and _lacks_header(path) and _has_window(viewer):
             # imported late, because few files need it
-            from hushpore.viewer.layers.raw_import import offer_raw_import
+            from hushpore.viewer.layers.reading import offer_raw_import
 
             offer_raw_import(unwrapped(viewer), path)
             message = f"{_name(path)} has no header. Give its shape and data type in Raw import."

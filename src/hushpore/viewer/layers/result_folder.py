@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from hushpore.base.formatting import read_text
 from hushpore.base.provenance import fingerprint
-from hushpore.base.safe_text import read_text
 from hushpore.io import describe
 from hushpore.io.guards import limits_for
 from hushpore.io.output_target import PROVENANCE

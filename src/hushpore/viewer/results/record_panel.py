@@ -24,7 +24,7 @@ from qtpy.QtWidgets import (
 
 from hushpore.base.atomic import new_file
 from hushpore.base.errors import InputError
-from hushpore.base.safe_text import as_csv, file_name
+from hushpore.base.formatting import as_csv, file_name
 from hushpore.jobs import JOBS
 from hushpore.pores.tables.totals import total_of
 from hushpore.viewer.forms.choices import is_preview

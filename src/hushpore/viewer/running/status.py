@@ -16,7 +16,6 @@ from qtpy.QtGui import QMovie
 from qtpy.QtWidgets import QLabel
 
 from hushpore.viewer.running.problem import notify_problem
-from hushpore.viewer.running.progress import BAR_STEPS
 from hushpore.viewer.running.redraw import run_in_steps
 from hushpore.viewer.running.worker import JobWorker
 
@@ -27,6 +26,9 @@ if TYPE_CHECKING:
 
     from hushpore.base.events import Job, Progress
     from hushpore.viewer.running.problem import Problem
+
+#: Steps of a progress bar.
+BAR_STEPS = 1000
 
 
 def ask_before_close(worker: JobWorker, consequence: str) -> None:

@@ -20,8 +20,8 @@ from napari.utils.colormaps import label_colormap
 from hushpore import jobs
 from hushpore.base.errors import InputError
 from hushpore.base.events import Note, Progress
+from hushpore.base.formatting import file_name
 from hushpore.base.rescaled import held
-from hushpore.base.safe_text import file_name
 from hushpore.viewer.layers.conversion import (
     INHERITED,
     UPSTREAM,

@@ -21,7 +21,7 @@ from qtpy.QtWidgets import (
 )
 
 from hushpore.base.events import StageTime, Timing
-from hushpore.device.breakdown import (
+from hushpore.device.timing import (
     bottleneck,
     choices_line,
     memory_and_syncs,
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from hushpore.base.events import Metric
-    from hushpore.device.breakdown import Trace
+    from hushpore.device.timing import Trace
 
 
 #: Maximum number of points kept; more than the width of the widget in pixels.

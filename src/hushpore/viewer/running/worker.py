@@ -37,8 +37,8 @@ from hushpore.base.events import (
     Timing,
     result_of,
 )
-from hushpore.device.breakdown import Trace
 from hushpore.device.memory import give_back_freed
+from hushpore.device.timing import Trace
 from hushpore.viewer.running.problem import explain
 
 if TYPE_CHECKING:

@@ -1,1 +1,0 @@
-"""Noise of a volume before denoising, and the residual afterwards."""
