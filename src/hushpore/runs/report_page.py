@@ -263,8 +263,6 @@ def pore_page(
     ``pores`` and ``profile``. `picture`: PNG file of slices, see
     `hushpore.figures.drawing.pore_picture`. `other_forms`: tables of the forms beside the chosen
     one, which is ``form`` of `tables`, by name. `solved`: the section about transport.
-    `hushpore.figures.drawing.pore_picture`. `other_forms`: tables of the forms beside the chosen
-    one, which is ``form`` of `tables`, by name.
     Returns: the page; pictures are part of it.
     """
     made = provenance["jobs"][-1]
