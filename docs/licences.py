@@ -26,10 +26,10 @@ HEAD = """# Licences of the dependencies
 *Which packages does hushpore need, and under which licences?*
 
 hushpore is under the [BSD 3-Clause licence](https://opensource.org/license/bsd-3-clause). The table
-lists its dependencies with the extras `all`, `cluster`, `formats`, `nifti`, `parquet` and `zarr`,
-and theirs, with the licence from their metadata. Direct dependencies are in bold. `all` includes
-PyQt6 (GPL): a program that is distributed together with PyQt6 falls under its terms. hushpore works
-with any Qt binding. `python docs/licences.py` writes this page.
+lists its dependencies with the extras `all`, `cluster`, `formats`, `nifti`, `parquet`, `xlsx` and
+`zarr`, and theirs, with the licence from their metadata. Direct dependencies are in bold. `all`
+includes PyQt6 (GPL): a program that is distributed together with PyQt6 falls under its terms.
+hushpore works with any Qt binding. `python docs/licences.py` writes this page.
 
 | package | licence |
 |---|---|

@@ -30,7 +30,11 @@ ALLOWED["cluster"] = ALLOWED["runs"] | {"runs"}
 ALLOWED |= {"cli": set(ALLOWED), "viewer": set(ALLOWED)}
 
 #: What some files name and do not import: the other front end, and what is run with a job.
-BY_NAME = {"cli/commands.py": {"viewer"}, "jobs/__init__.py": {"runs", "cluster"}}
+BY_NAME = {
+    "cli/commands.py": {"viewer"},
+    "io/registry.py": {"runs"},
+    "jobs/__init__.py": {"runs", "cluster"},
+}
 
 #: Packages that only the viewer may import.
 DESKTOP = {"napari", "qtpy", "magicgui", "superqt", "PyQt6", "PySide6", "npe2", "app_model"}

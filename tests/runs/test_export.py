@@ -1,9 +1,11 @@
 from __future__ import annotations
 
+import dataclasses
 import sys
 from typing import TYPE_CHECKING
 
 import numpy as np
+import openpyxl
 import pandas as pd
 import pytest
 from click.testing import CliRunner
@@ -12,6 +14,8 @@ import hushpore
 from hushpore import InputError, Volume
 from hushpore.base.errors import MissingPackageError, OutputError
 from hushpore.cli.commands import hushpore as command
+from hushpore.runs import workbook
+from hushpore.runs.pore_result import open_result
 from hushpore.runs.result_folder import write_result
 
 if TYPE_CHECKING:
@@ -124,3 +128,53 @@ def test_the_command_writes_chosen_pores(tmp_path: Path, folder: Path) -> None:
     wrong = CliRunner().invoke(command, ["export", str(tmp_path), "-o", "x.stl"])
     assert wrong.exit_code == 1
     assert "hushpore: No result found" in wrong.output
+
+
+def test_a_workbook_holds_totals_tables_form_and_settings_as_numbers_with_units(
+    tmp_path: Path,
+) -> None:
+    grid = np.indices((20, 20, 36))
+    void = np.zeros(grid.shape[1:], bool)
+    for x in (10, 24):
+        void |= (grid[0] - 10) ** 2 + (grid[1] - 10) ** 2 + (grid[2] - x) ** 2 < 8**2
+    volume = Volume(void, 0.5, "um")
+    found = hushpore.segment_pores(volume, report_form="casting")
+    (file,) = hushpore.export(found, tmp_path / "result.xlsx")
+    sheets = pd.read_excel(file, sheet_name=None)
+    assert list(sheets) == ["Totals", "Pores", "Throats", "Form", "Settings"]
+    totals = sheets["Totals"].set_index("name")
+    assert totals.loc["porosity", "value"] == pytest.approx(void.mean(), rel=1e-12)
+    assert totals.loc["specific_surface", "unit"] == "um^-1"
+    pores = sheets["Pores"]
+    np.testing.assert_allclose(pores["volume (µm³)"], found.pores["volume"], rtol=1e-12)
+    np.testing.assert_allclose(
+        pores["equivalent_diameter (µm)"], found.pores["equivalent_diameter"], rtol=1e-12
+    )
+    assert pores["sphericity"].dtype == np.float64
+    assert list(sheets["Throats"].columns[:2]) == ["pore_1", "pore_2"]
+    assert sheets["Form"]["value"].dtype == np.float64
+    settings = sheets["Settings"].set_index("setting")["value"]
+    assert settings["report_form"] == "casting"
+    folder = write_result(tmp_path / "folder", [found], volume)
+    (again,) = hushpore.export(folder, tmp_path / "again.xlsx")
+    for name in ("Totals", "Throats", "Form", "Settings"):
+        sheet = pd.read_excel(again, sheet_name=name)
+        pd.testing.assert_frame_equal(sheet, sheets[name], check_dtype=False)
+
+
+def test_text_in_a_workbook_is_no_formula(tmp_path: Path, found: Pores) -> None:
+    table = found.pores.assign(name="=1+1")
+    result = dataclasses.replace(open_result(found), pores=table)
+    (file,) = hushpore.export(result, tmp_path / "result.xlsx")
+    sheet = openpyxl.load_workbook(file)["Pores"]
+    assert sheet.cell(2, sheet.max_column).data_type == "s"
+    assert sheet.cell(2, sheet.max_column).value == "=1+1"
+
+
+def test_a_table_longer_than_a_sheet_is_refused(
+    tmp_path: Path, found: Pores, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(workbook, "_ROWS", len(found.pores))
+    with pytest.raises(InputError, match="Export to Parquet"):
+        hushpore.export(found, tmp_path / "result.xlsx")
+    assert not list(tmp_path.iterdir())

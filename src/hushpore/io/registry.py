@@ -359,6 +359,14 @@ _EXPORTERS: dict[str, Exporter] = {
         extra="parquet",
         content="both tables",
     ),
+    "xlsx": Exporter(
+        title="Excel",
+        of="pores",
+        writers={".xlsx": "hushpore.runs.workbook:write_xlsx"},
+        package="xlsxwriter",
+        extra="xlsx",
+        content="totals, tables, form and settings in one workbook",
+    ),
     "ome-tiff": Exporter(
         title="OME-TIFF",
         of="image",

@@ -82,9 +82,10 @@ def open_result(given: ResultLike | Phases) -> PoreResult:
         return given
     if not isinstance(given, str | os.PathLike):
         found = cast("Pores", given)
-        return PoreResult(
-            found.volume.name, found.labels_volume, found.pores, found.throats, found.provenance
-        )
+        name = str(found.provenance["settings"]["report_form"])
+        form = None if name == "none" else found.form(name)
+        tables = found.pores, found.throats
+        return PoreResult(found.volume.name, found.labels_volume, *tables, found.provenance, form)
     path = Path(given).expanduser()
     provenance = read_provenance(path)
     folder = path if path.is_dir() else path.parent
@@ -99,7 +100,10 @@ def open_result(given: ResultLike | Phases) -> PoreResult:
         )
     pores, throats = (read_result_table(file) for file in needed[:2])
     _require_figures(folder, made[-1], pores, throats)
-    return PoreResult(folder.resolve().name, describe(needed[2])[0], pores, throats, made[-1])
+    file = folder / "form.csv"
+    form = read_result_table(file) if file.is_file() else None
+    labels = describe(needed[2])[0]
+    return PoreResult(folder.resolve().name, labels, pores, throats, made[-1], form)
 
 
 def open_regions(given: ResultLike | Phases) -> PoreResult:
@@ -179,8 +183,9 @@ def export(
         files.
     to : str, optional
         A format of `hushpore.io.registry.EXPORTERS` for pores: ``"openpnm"``,
-        ``"vtk"`` (labels as ``.vti``, network as ``.vtp``), ``"stl"``, ``"ply"`` or ``"parquet"``
-        (``<name>_pores.parquet`` and ``<name>_throats.parquet``). By default from the suffix.
+        ``"vtk"`` (labels as ``.vti``, network as ``.vtp``), ``"stl"``, ``"ply"``, ``"parquet"``
+        (``<name>_pores.parquet`` and ``<name>_throats.parquet``) or ``"xlsx"`` (one workbook). By
+        default from the suffix.
     labels : sequence of int, optional
         For a surface: labels of the pores; by default all.
     apart : bool, optional

@@ -25,6 +25,7 @@ class PoreResult:
     pores: pd.DataFrame
     throats: pd.DataFrame
     provenance: dict[str, Any]  # record of the segmentation
+    form: pd.DataFrame | None = None  # report form, if there is one
 
     @property
     def unit(self) -> str:
