@@ -106,7 +106,8 @@ def test_settings_without_effect_say_what_they_are_for():
         {"local_window", "local_window_by_slice", "sauvola_k"},
         {"void_grey", "solid_grey"},
     )
-    assert set(unused()) == local | greys
+    assert set(unused()) == local | greys | {"periodic_sides"}
+    assert "periodic_sides" not in unused(transport="diffusion")
     assert not greys & set(unused(subvoxel_porosity=True))
     assert "ball_radius" in unused(exterior="keep")
     assert {"otsu_classes", "hysteresis"} <= set(unused(threshold="sauvola"))

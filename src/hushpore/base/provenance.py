@@ -52,6 +52,12 @@ def make_provenance(
     auxiliary data, by setting.
     """
     limit = memory_in_words()
+    auxiliary = {}
+    for opt in settings.options():
+        thing = volume.auxiliary_of(settings, opt.name) if opt.auxiliary else None
+        if thing is not None:
+            known = (auxiliary_digests or {}).get(opt.name)
+            auxiliary[opt.name] = identified(getattr(settings, opt.name), thing, known)
     return {
         "job": job,
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
@@ -71,7 +77,7 @@ def make_provenance(
             **({"scanner": volume.metadata["scanner"]} if volume.metadata.get("scanner") else {}),
             **(digest or {"blake2b": fingerprint(volume.data)}),
         },
-        "auxiliary": _auxiliary(volume, settings, auxiliary_digests or {}),
+        "auxiliary": auxiliary,
         "timings": {name: round(stage.seconds, 6) for name, stage in timing.stages.items()},
         # in bytes, of the monitored part of the run
         "peak_memory": {"host": timing.host_memory, "device": timing.device_memory},
@@ -81,19 +87,6 @@ def make_provenance(
         "versions": {"python": platform.python_version(), **_versions()},
         "platform": platform.platform(),
     }
-
-
-def _auxiliary(
-    volume: Volume, settings: Settings, digests: Mapping[str, Mapping[str, Any]]
-) -> dict[str, Any]:
-    """Return the identity of all auxiliary data that the settings name, by setting."""
-    found = {}
-    for opt in settings.options():
-        thing = volume.auxiliary_of(settings, opt.name) if opt.auxiliary else None
-        if thing is not None:
-            name = getattr(settings, opt.name)
-            found[opt.name] = identified(name, thing, digests.get(opt.name))
-    return found
 
 
 def identified(name: str, thing: Any, digest: Mapping[str, Any] | None = None) -> dict[str, Any]:

@@ -115,8 +115,18 @@ class Volume:
                 f"{self.axes!r}."
             )
         axes = self.axes or _default_axes(data.shape)
-        _check_axes(axes, data.shape)
+        spatial, shape = axes.endswith("yx"), tuple(data.shape)
+        if not spatial or len(axes) != len(shape) or len(set(axes)) != len(axes):
+            raise InputError(
+                f"axes={axes!r} does not match shape {shape}: expected one letter per axis, ending "
+                "in 'zyx' or 'yx', for example 'tzyx'."
+            )
         n_spatial = _n_spatial(axes)
+        if not set(axes[:-n_spatial]) <= set("tc"):
+            raise InputError(
+                f"axes={axes!r}: only 't' and 'c' are supported before 'zyx' or 'yx'. Rename the "
+                "others."
+            )
         known = self.spacing is not None and np.size(self.spacing) > 0
         spacing = _per_axis(self.spacing, 1.0, n_spatial, "spacing")
         if not all(_SMALLEST_STEP < step < 1 / _SMALLEST_STEP for step in spacing):
@@ -450,21 +460,6 @@ def _default_axes(shape: tuple[int, ...]) -> str:
             "set axes='zyx'."
         )
     return "tczyx"[-n:] if n != 4 else "tzyx"
-
-
-def _check_axes(axes: str, shape: tuple[int, ...]) -> None:
-    spatial = axes.endswith("yx")
-    if not spatial or len(axes) != len(shape) or len(set(axes)) != len(axes):
-        raise InputError(
-            f"axes={axes!r} does not match shape {tuple(shape)}: expected one letter per axis, "
-            "ending in 'zyx' or 'yx', for example 'tzyx'."
-        )
-    leading = axes[: -_n_spatial(axes)]
-    if not set(leading) <= set("tc"):
-        raise InputError(
-            f"axes={axes!r}: only 't' and 'c' are supported before 'zyx' or 'yx'. Rename the "
-            "others."
-        )
 
 
 def _n_spatial(axes: str) -> int:

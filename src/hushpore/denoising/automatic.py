@@ -93,7 +93,11 @@ class Task:
             size, replacement = source.size, Replacement()
         else:
             trained = None
-            _require_one_channel(volume, settings)
+            if settings.method == "r2r" and (n_channels := _n_channels(volume)) > 1:
+                raise InputError(
+                    f"method='r2r' needs a single channel; {volume.name} has {n_channels}. Choose "
+                    "one channel, or use method='n2v2'."
+                )
             context = context_for(volume, settings)
             arrangement = arrange(volume, settings.dimensions, settings.channels, context)
             size = patch_size_for(volume, settings, source.size)
@@ -169,15 +173,6 @@ def decide_method(task: Task, noise: NoiseModel, std: float) -> Method:
     return drawing()
 
 
-def _require_one_channel(volume: Volume, settings: DenoiseSettings) -> None:
-    """Raise InputError if R2R is requested for several channels, whose noise differs."""
-    if settings.method == "r2r" and (n_channels := _n_channels(volume)) > 1:
-        raise InputError(
-            f"method='r2r' needs a single channel; {volume.name} has {n_channels}. Choose one "
-            "channel, or use method='n2v2'."
-        )
-
-
 def _n_channels(volume: Volume) -> int:
     return volume.shape[volume.axes.index("c")] if "c" in volume.axes else 1
 
@@ -195,12 +190,8 @@ def context_for(volume: Volume, settings: DenoiseSettings) -> int:
     if settings.channels == "together" and "c" in volume.axes:
         return 0
     context = min(CONTEXT, (volume.shape[-3] - 1) // 2)
-    return context if context and has_alike_slices(volume) else 0
-
-
-def has_alike_slices(volume: Volume) -> bool:
-    """Return whether neighbouring slices are similar, as in a scan."""
-    return volume.n_spatial == 3 and volume.shape[-3] > 1 and _likeness(volume) > ALIKE
+    # slices of a scan are similar
+    return context if context and _likeness(volume) > ALIKE else 0
 
 
 def architecture_for(

@@ -105,15 +105,15 @@ class Architecture:
     @property
     def radii(self) -> tuple[int, ...]:
         """Radius of the receptive field along each axis, in pixels (a test measures it)."""
-        return tuple(self._radius(step) for step in self.steps)
-
-    def _radius(self, step: int) -> int:
-        # four convolutions of radius 1 on each level, two at the bottom, in pixels of that level
-        edges = [int(step**level) for level in range(self.levels + 1)]
-        convolutions = 4 * sum(edges[:-1]) + 2 * edges[-1]
-        # maximum and blur in down-sampling, interpolation in up-sampling
-        between = 4 * sum(edges[:-1]) if step == 2 else 0
-        return convolutions + between
+        found = []
+        for step in self.steps:
+            # four convolutions of radius 1 on each level, two at the bottom, in pixels of the level
+            edges = [int(step**level) for level in range(self.levels + 1)]
+            convolutions = 4 * sum(edges[:-1]) + 2 * edges[-1]
+            # maximum and blur in down-sampling, interpolation in up-sampling
+            between = 4 * sum(edges[:-1]) if step == 2 else 0
+            found.append(convolutions + between)
+        return tuple(found)
 
 
 class MaxBlurPool(nn.Module):

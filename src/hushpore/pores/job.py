@@ -60,7 +60,6 @@ from hushpore.scan.exterior import Exterior, find_exterior, make_thumbnail
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator, Mapping
-    from concurrent.futures import Future
 
     from hushpore.base.arrays import Array, Float64s, Int32s
     from hushpore.base.events import Event, Job, Timing
@@ -234,21 +233,24 @@ def segment(
             require_in_void(marks.voxels, marks.in_solid, marks.is_negative)
         thickness = yield from _find_thickness(found, stages)
         # making the tables takes more memory than they do, so labels are not allocated before
-        tables = measured(graph, numbering, settings, volume)
-        merged = yield from stages.run("labels", tables, 0.94)
+        tables = yield from stages.run("labels", measured(graph, numbering, settings, volume), 0.94)
         connection = yield from find_connection(work, basins, stages)
         labels = work.scratch.stack("labels", basins.shape, np.int32)
         written = write_labels(basins, numbering.label_of, slabs, labels, work.threads)
         yield from stages.run("labels", written, 0.99, labels)
-        transport = None
+        transport, certainty, subvoxel, detection = None, None, {}, {}
         if settings.transport != "none":
             transport = yield from _find_transport(found, stages, notes)
-        subvoxel = yield from _find_subvoxel(found, stages, notes)
-        certainty = yield from _find_certainty(found, labels, numbering, stages, notes)
-        detection = {}
+        if settings.subvoxel_porosity:
+            subvoxel = yield from _find_subvoxel(found, stages, notes)
+        if settings.intervals and not slabs.on_disk:
+            certainty = yield from _find_certainty(found, labels, numbering, stages, notes)
         if settings.detection_limit:
             detection = yield from _find_detection_limit(found, stages, notes)
-        digest = yield from _wait_for(fingerprint, stages.slices)
+        while not fingerprint.done():
+            # the job can be cancelled meanwhile
+            wait([fingerprint], 0.05)
+            yield Progress("labels", stages.slices, stages.slices, "slices", 0.99)
     timing = stages.timer.timing()
     yield timing
     totals = {
@@ -264,20 +266,18 @@ def segment(
         **detection,
         **acceptance,
     }
-    curve = {} if certainty is None else certainty.curve
-    device = found.backend.description
     return _Found(
         found,
-        device,
+        found.backend.description,
         labels,
-        merged,
+        tables,
         numbering,
         totals,
         thickness,
         transport,
-        curve,
+        {} if certainty is None else certainty.curve,
         timing,
-        digest,
+        fingerprint.result(),
     )
 
 
@@ -384,9 +384,9 @@ def _find_transport(
 def _find_subvoxel(
     found: Segmented, stages: Stages, notes: list[Note]
 ) -> Generator[Event, Any, dict[str, Any]]:
-    """Find the sub-voxel porosity if requested; a mask of the void has none."""
+    """Find the sub-voxel porosity; a mask of the void has none."""
     work = found.work
-    if not work.settings.subvoxel_porosity or work.volume.dtype == np.bool_:
+    if work.volume.dtype == np.bool_:
         return {}
     assert found.phase is not None, "it was kept for this"
     totals = yield from stages.run("sub-voxel", find_subvoxel(work, found.phase), 0.97)
@@ -398,14 +398,6 @@ def _find_subvoxel(
         notes.append(Note(text, True, "result"))
         yield notes[-1]
     return totals
-
-
-def _wait_for(fingerprint: Future[str], slices: int) -> Generator[Event, Any, str]:
-    """Return the fingerprint once it is computed; until then the job can be cancelled."""
-    while not fingerprint.done():
-        wait([fingerprint], 0.05)
-        yield Progress("labels", slices, slices, "slices", 0.99)
-    return fingerprint.result()
 
 
 def find_connection(
@@ -425,10 +417,8 @@ def find_connection(
 def _find_certainty(
     found: Segmented, labels: Stack, numbering: Numbering, stages: Stages, notes: list[Note]
 ) -> Generator[Event, None, Certainty | None]:
-    """Find the uncertainty intervals if requested; None for slabs on disk."""
+    """Find the uncertainty intervals; None if there are no pores."""
     work = found.work
-    if not work.settings.intervals or work.slabs.on_disk:
-        return None
 
     def again(settings: PoreSettings) -> Generator[Event, Any, Merged]:
         """Segment the volume again with other settings."""

@@ -352,7 +352,9 @@ def _groups(counts: Float64s, centers: Float64s, otsu: float, may_change: bool) 
         # neither one Gaussian nor two groups: nothing is better than Otsu's threshold
         is_neither = model.misfit > MISFIT and model.of_one > _BROAD
         is_unclear = not beside.second or beside.false_solid > _UNCLEAR
-        return _judged(otsu, "otsu", pore, solid) if is_neither and is_unclear else beside
+        if not (is_neither and is_unclear):
+            return beside
+        return _judged(otsu, "otsu", pore, solid)._replace(second=False)
     own = float(counts[centers <= otsu].sum() / counts.sum())
     found, method = otsu, "otsu"
     if may_change and abs(own - model.void) > _ERROR * model.void:

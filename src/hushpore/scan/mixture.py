@@ -67,7 +67,8 @@ class Mixture(NamedTuple):
 
     `noise`: larger standard deviation of both, in grey values. `void`: share of void in the volume.
     `misfit`: share of the voxels by which histogram and model differ; `of_one`: by which it differs
-    from one Gaussian.
+    from one Gaussian. `is_certain`: whether the histogram shows two groups, rather than one, or
+    something else.
     """
 
     pore: float
@@ -76,18 +77,7 @@ class Mixture(NamedTuple):
     void: float
     misfit: float
     of_one: float
-
-    @property
-    def is_certain(self) -> bool:
-        """Whether the histogram shows two groups, rather than one, or something else."""
-        relative = self.noise / (self.solid - self.pore)
-        fewer = min(self.void, 1 - self.void)
-        return (
-            self.misfit <= MISFIT
-            and self.of_one >= max(_ONE, _BETTER * self.misfit)
-            and relative <= _NOISE
-            and fewer >= _SMALLER * relative**2
-        )
+    is_certain: bool
 
 
 def fit_mixture(counts: Float64s, centers: Float64s, apart: float = APART) -> Mixture | None:
@@ -98,7 +88,13 @@ def fit_mixture(counts: Float64s, centers: Float64s, apart: float = APART) -> Mi
     """
     if np.count_nonzero(counts) < 2:
         return None
-    shares, greys = _even(counts, centers)
+    ends, below = spread_over_gaps(counts, centers)
+    lowest, highest = np.interp([_OUTSIDE, 1 - _OUTSIDE], below, ends)
+    low, high = np.interp([_TAIL, 1 - _TAIL], below, ends)
+    reach = _REACH * (high - low)
+    limits = np.linspace(max(lowest, low - reach), min(highest, high + reach), _BINS + 1)
+    shares, greys = np.diff(np.interp(limits, ends, below)), (limits[1:] + limits[:-1]) / 2
+    shares /= shares.sum()
     mean = float(shares @ greys)
     spread = math.sqrt(float(shares @ (greys - mean) ** 2))
     step = float(greys[1] - greys[0])
@@ -121,14 +117,20 @@ def fit_mixture(counts: Float64s, centers: Float64s, apart: float = APART) -> Mi
     found = max(begun, key=lambda each: each.likelihood).improved(_ROUNDS, apart)
     if found.contrast <= 0:
         return None
-    return Mixture(
-        found.pore,
-        found.pore + found.contrast,
-        max(found.noise),
-        float(found.kinds @ _KINDS @ (1 - _SOLID)),
-        _difference(found.expected, shares),
-        _difference(one, shares),
+    noise, void = max(found.noise), float(found.kinds @ _KINDS @ (1 - _SOLID))
+    misfit, of_one = (
+        float(np.abs(expected / expected.sum() - shares).sum()) / 2
+        for expected in (found.expected, one)
     )
+    relative = noise / found.contrast
+    is_certain = (
+        misfit <= MISFIT
+        and of_one >= max(_ONE, _BETTER * misfit)
+        and relative <= _NOISE
+        and min(void, 1 - void) >= _SMALLER * relative**2
+    )
+    solid = found.pore + found.contrast
+    return Mixture(found.pore, solid, noise, void, misfit, of_one, is_certain)
 
 
 def spread_over_gaps(counts: Float64s, centers: Float64s) -> tuple[Float64s, Float64s]:
@@ -153,22 +155,6 @@ def without_gaps(counts: Float64s, centers: Float64s, bins: int) -> tuple[Float6
     limits = np.linspace(ends[0], ends[-1], bins + 1)
     even = np.diff(np.interp(limits, ends, up_to)) * counts.sum()
     return even, (limits[1:] + limits[:-1]) / 2
-
-
-def _even(counts: Float64s, centers: Float64s) -> tuple[Float64s, Float64s]:
-    """Return the share of voxels in `_BINS` even bins, and the grey values of the bins."""
-    ends, up_to = spread_over_gaps(counts, centers)
-    first, last = np.interp([_OUTSIDE, 1 - _OUTSIDE], up_to, ends)
-    low, high = np.interp([_TAIL, 1 - _TAIL], up_to, ends)
-    reach = _REACH * (high - low)
-    limits = np.linspace(max(first, low - reach), min(last, high + reach), _BINS + 1)
-    shares = np.diff(np.interp(limits, ends, up_to))
-    return shares / shares.sum(), (limits[1:] + limits[:-1]) / 2
-
-
-def _difference(expected: Float64s, shares: Float64s) -> float:
-    """Return the share of voxels that two histograms have in different bins."""
-    return float(np.abs(expected / expected.sum() - shares).sum()) / 2
 
 
 class _Fit(NamedTuple):

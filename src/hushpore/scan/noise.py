@@ -182,15 +182,6 @@ def estimate_noise(
     return replace(found, diagnosis=diagnosis, doubts=tuple(doubts))
 
 
-def _second_differences(values: Float32s) -> tuple[Float64s, Float64s]:
-    """Return the second differences of blocks along y and along x, each (n, z, y, x).
-
-    They remove the remaining image. White noise of variance v becomes noise of variance 6 v.
-    """
-    along_y, along_x = (np.diff(values.astype(np.float64), 2, axis=axis) for axis in (2, 3))
-    return along_y, along_x
-
-
 def _calmest_quarters(kind: DetrendedBlocks, blocks: FlatBlocks) -> tuple[Float32s, Int64s]:
     """Return the flattest quarters of blocks, (n, z, y, x), and their positions.
 
@@ -222,7 +213,9 @@ def _diagnosis(
     The correlation along an axis is that of second differences across it, which preserve it.
     """
     values, corners = _calmest_quarters(kind, blocks)
-    across_y, across_x = _second_differences(values)
+    # second differences remove what is left of the image; of white noise they have 6 times the
+    # variance
+    across_y, across_x = (np.diff(values.astype(np.float64), 2, axis=axis) for axis in (2, 3))
     noise = drawn.unit * float(np.sqrt((np.mean(across_y**2) + np.mean(across_x**2)) / 12))
     correlation = {"y": neighbour_correlation(across_x, 2), "x": neighbour_correlation(across_y, 3)}
     if across_y.shape[1] > 1:
@@ -336,7 +329,9 @@ def _model(
             "with streaks or rings."
         )
     energy = blocks.products[:, 0]
-    expected = kind.energy_spread(found) / kind.energy(found)
+    # of a sum of squares of normal noise
+    spread = np.sqrt(2 * kind.counts @ kind.unfold(found).ravel() ** 2)
+    expected = spread / kind.energy(found)
     offset, slope = line
     scale = found[0] / (offset + slope * drawn.mean)
     strength = kind.relative_variance(even.products, found)

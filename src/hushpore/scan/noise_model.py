@@ -337,19 +337,15 @@ def power_spectrum(autocovariance: Float64s, shape: Sequence[int]) -> Float64s:
     reach = tuple(n // 2 for n in autocovariance.shape)
     around = np.zeros(tuple(shape))
     places = np.ix_(*(np.arange(-r, r + 1) % n for r, n in zip(reach, shape, strict=True)))
+    # the square root of a cosine along each axis, 1 in the middle, for least ripple
+    window = np.ones(())
+    for r in reach:
+        line = np.sqrt(np.cos(np.pi / 2 * np.arange(-r, r + 1) / (r + 1)))
+        window = np.multiply.outer(window, line)
     # lags beyond half of a short axis overlap
-    np.add.at(around, places, autocovariance * taper(reach))
+    np.add.at(around, places, autocovariance * window)
     power = np.maximum(fft.rfftn(around).real, 0.0)
     # correct the variance for the negative values that were set to zero
     variance = fft.irfftn(power, tuple(shape)).flat[0]
     scaled: Float64s = power * (autocovariance[reach] / variance) if variance > 0 else power
     return scaled
-
-
-def taper(reach: tuple[int, ...]) -> Float64s:
-    """Return the square root of a cosine along each axis, 1 in the middle, for least ripple."""
-    window = np.ones(())
-    for r in reach:
-        line = np.sqrt(np.cos(np.pi / 2 * np.arange(-r, r + 1) / (r + 1)))
-        window = np.multiply.outer(window, line)
-    return window

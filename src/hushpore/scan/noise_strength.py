@@ -70,7 +70,7 @@ class DetrendedBlocks:
             ]
         )
         #: number of pairs of voxels at each lag
-        self._counts = _outer(
+        self.counts = _outer(
             (n - np.abs(np.arange(-r, r + 1))).astype(float)
             for n, r in zip(size, reach, strict=True)
         )
@@ -79,7 +79,7 @@ class DetrendedBlocks:
         self._factors = linalg.lu_factor(self._matrix)
         #: indices of the products of direct neighbours, one for each axis
         self.neighbours = self._neighbours()
-        pairs_of = self._counts[len(self._counts) // 2 :]
+        pairs_of = self.counts[len(self.counts) // 2 :]
         self._finest = np.zeros(len(self._matrix))
         self._finest[0] = 1 / pairs_of[0]
         self._finest[self.neighbours] = -1 / pairs_of[self.neighbours] / len(self.neighbours)
@@ -129,10 +129,6 @@ class DetrendedBlocks:
         relative: Float64s = products @ self._finest / expected
         return relative
 
-    def energy_spread(self, autocovariance: Float64s) -> float:
-        """Return the approximate spread of a residual's sum of squares, for normal noise."""
-        return float(np.sqrt(2 * self._counts @ self.unfold(autocovariance).ravel() ** 2))
-
     def coarse_energy(self, autocovariance: Float64s) -> float:
         """Return the expected sum of squares of the polynomials, for noise alone."""
         own = np.einsum("ttl->tl", self._overlaps)[1:].sum(0)
@@ -155,7 +151,7 @@ class DetrendedBlocks:
         # the covariance of residuals, (I - QQ') C (I - QQ'), term by term: C, QQ'C and CQQ', ...
         once = sum(reduce(np.kron, [g[i] for g, i in zip(triples, t, strict=True)]) for t in terms)
         flat = self._overlaps.reshape(-1, self._overlaps.shape[-1])
-        matrix = np.diag(self._counts) - 2 * once + flat.T @ flat
+        matrix = np.diag(self.counts) - 2 * once + flat.T @ flat
         matrix = (matrix + matrix[::-1]) / 2
         # opposite lags are equal
         middle = len(matrix) // 2

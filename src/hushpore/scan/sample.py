@@ -173,7 +173,12 @@ def kind_of_values(volume: Volume) -> Kind:
     """
     if volume.dtype == np.bool_:
         return "mask"
-    sample = _some_slices(volume)
+    # the middle of some slices
+    data: Any = volume.data if volume.n_spatial == 3 else np.asarray(volume.data)[None]
+    at = np.unique(np.linspace(0, len(data) - 1, _SLICES + 2).astype(int)[1:-1])
+    starts = [max(0, (n - _PIXELS) // 2) for n in volume.shape[-2:]]
+    middle = tuple(slice(start, start + _PIXELS) for start in starts)
+    sample = np.stack([np.asarray(data[int(z)])[middle] for z in at])
     if not sample.size or not np.isfinite(sample).all() or sample.min() < 0:
         return ""
     if volume.dtype.kind == "f" and (sample != np.rint(sample)).any():
@@ -186,18 +191,6 @@ def kind_of_values(volume: Volume) -> Kind:
             return "mask" if _are_of_mask(values, sample) else ""
     is_certain = np.count_nonzero(values) >= _MANY
     return "labels" if _is_in_regions(sample, values) and (is_certain or _is_dense(volume)) else ""
-
-
-def _some_slices(volume: Volume) -> Array:
-    """Return the middle of some slices (slices, y, x)."""
-    data: Any = volume.data if volume.n_spatial == 3 else np.asarray(volume.data)[None]
-    depth = volume.shape[0] if volume.n_spatial == 3 else 1
-    at = np.unique(np.linspace(0, depth - 1, _SLICES + 2).astype(int)[1:-1])
-    middle = tuple(
-        slice(max(0, (n - _PIXELS) // 2), max(0, (n - _PIXELS) // 2) + _PIXELS)
-        for n in volume.shape[-2:]
-    )
-    return np.stack([np.asarray(data[int(z)])[middle] for z in at])
 
 
 def _are_probabilities(sample: Array) -> bool:

@@ -41,6 +41,7 @@ from hushpore.denoising.trained_model import (
     write_tensors,
 )
 from hushpore.denoising.training.schedule import (
+    CHECK_INTERVAL,
     ENDLESS,
     Schedule,
     learning_rate,
@@ -168,7 +169,8 @@ class TrainingLoop:
                 if state.logged_steps == state.step:
                     yield self.timer.timing()
                 yield from self._report(readback.arrived(), state)
-                if self.schedule.is_check(state.step):
+                is_due = self.schedule.is_open and state.step % CHECK_INTERVAL == 0
+                if is_due and state.step < self.schedule.held_until:
                     # wait for late losses, so that the learning rates do not depend on timing
                     yield from self._report(readback.drain(), state)
                     self._look_at_curve(state)

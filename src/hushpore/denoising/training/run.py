@@ -112,10 +112,14 @@ class Training:
         task, workplace, log = self.task, self.workplace, self.log
         blocks, images = yield from self._images()
         volume = (self.source, task.arrangement, self.scale, workplace.backend)
+        # of the targets, normalised; None if it is not known
+        noise, drawn, maker = None, self.method.noise, batches.pair_maker
+        if drawn is not None and maker is not None:
+            noise = float(drawn.deviation**2 / self.scale.std[0] ** 2 * maker.target_variance)
         loop = TrainingLoop(
             task.settings, workplace.backend, log.timer, images, batches, workplace.dtype,
             partial(read_preview_slice, *volume), self._to_model, partial(self._to_batch, blocks),
-            TRAINING_SHARE, noise=self._noise_of_targets(batches), is_comparable=blocks is None,
+            TRAINING_SHARE, noise=noise, is_comparable=blocks is None,
         )  # fmt: skip
         state = loop.start(
             architecture_for(task.volume, task.settings, self.method.name, task.arrangement)
@@ -138,13 +142,6 @@ class Training:
         if (share := outcome.model.network.input_share) > NOTABLE_SHARE:
             yield log.note(_input_share_note(share, task, outcome, is_full), False, "result")
         return outcome
-
-    def _noise_of_targets(self, batches: BatchSampler) -> float | None:
-        """Return the normalised noise variance of the training targets; None if unknown."""
-        noise, maker = self.method.noise, batches.pair_maker
-        if noise is None or maker is None:
-            return None
-        return float(noise.deviation**2 / self.scale.std[0] ** 2 * maker.target_variance)
 
     def _to_batch(self, blocks: BlockSampler | None, step: int, patch_losses: Float32s) -> Batch:
         """Return the positions in the volume of the patches of a batch."""

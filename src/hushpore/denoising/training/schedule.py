@@ -131,10 +131,6 @@ class Schedule:
             return min(self.steps, math.ceil(self.plateau / (1 - COOL_DOWN)))
         return self.steps
 
-    def is_check(self, step: int) -> bool:
-        """Return whether early stopping is checked after a step."""
-        return self.is_open and step % CHECK_INTERVAL == 0 and 0 < step < self.held_until
-
     def given(self, curve: Sequence[tuple[int, float]], noise: float | None) -> Schedule:
         """Return the schedule updated from the validation curve, also after resuming.
 

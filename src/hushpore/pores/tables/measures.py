@@ -157,7 +157,7 @@ PORES: list[Measure[PoreSums]] = [
         "Surface area of the ball of the same volume divided by that of the pore (in 2D: "
         "perimeters), with the surface area corrected for the voxel grid: 1 for balls of any size, "
         "to within 2 % from 8 voxels, so it may slightly exceed 1.",
-        lambda pores: pores.ball_surface / pores.corrected_surface,
+        lambda pores: pores.sphericity,
         is_shape=True,
     ),
     *(

@@ -123,23 +123,20 @@ class PoreSums:
         return np.sqrt(4 * self.size / np.pi)
 
     @cached_property
-    def ball_surface(self) -> Float64s:
-        """Surface area of the ball (in 2D: perimeter of the disc) of the same volume (pores,)."""
-        diameter = self.ball_diameter
-        return np.pi * diameter**2 if self.volume.n_spatial == 3 else np.pi * diameter
-
-    @cached_property
     def surface(self) -> Float64s:
         """Surface area, in 2D perimeter (pores,); see `hushpore.pores.geometry.sums`."""
         return surface_area(2 * self.crossings, self.volume.spacing)
 
     @cached_property
-    def corrected_surface(self) -> Float64s:
-        """Surface area without the bias of the estimate for small pores (pores,)."""
+    def sphericity(self) -> Float64s:
+        """Surface area, in 2D perimeter, of the ball of the same volume over that of the pore.
+
+        The area is without the bias of the estimate for small pores. Shape (pores,).
+        """
         if self.volume.n_spatial == 2:
-            return self.surface
+            return np.pi * self.ball_diameter / self.surface
         missing = SURFACE_MISSING * float(self.volume.voxel_size ** (2 / 3))
-        return self.surface + missing
+        return np.pi * self.ball_diameter**2 / (self.surface + missing)
 
     @cached_property
     def inscribed_diameter(self) -> Float64s:

@@ -325,25 +325,17 @@ def _join_edges(pieces: list[Edges]) -> dict[str, Array]:
         # within a piece every edge is there once
         at = which[first : first + piece.keys.size]
         first += piece.keys.size
-        contacts = _with_contacts(contacts, piece.contacts, at)
+        for start, part in in_64_bits(piece.contacts):
+            rows = at[start : start + len(part)]
+            total = contacts[rows] + part
+            # what does not fit into the type needs a wider one
+            kind = narrowest(int(total.max(initial=0)))
+            contacts = contacts.astype(np.promote_types(kind, contacts.dtype), copy=False)
+            contacts[rows] = total
         widest_ways(piece.saddle, piece.place, at, saddle, place)
     a = (keys >> 32).astype(np.int32)
     b = (keys & 0xFFFFFFFF).astype(np.int32)
     return {"a": a, "b": b, "saddle": saddle, "saddle_at": place, "contacts": contacts}
-
-
-def _with_contacts(contacts: Array, found: Array, at: Int64s) -> Array:
-    """Return contacts with those found added at rows, each of which is there once.
-
-    `contacts` is changed, or where they do not fit into its type made anew in a wider one.
-    """
-    for first, part in in_64_bits(found):
-        rows = at[first : first + len(part)]
-        total = contacts[rows] + part
-        kind = narrowest(int(total.max(initial=0)))
-        contacts = contacts.astype(np.promote_types(kind, contacts.dtype), copy=False)
-        contacts[rows] = total
-    return contacts
 
 
 @kernel
