@@ -108,7 +108,7 @@ def cancel_after(steps: int, scan: np.ndarray, settings: dict[str, object]) -> N
 def test_where_the_curve_ends_a_training_it_ends_a_resumed_one(
     scan: np.ndarray, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(schedule, "CHECK_INTERVAL", 10)
+    monkeypatch.setattr(loop, "CHECK_INTERVAL", 10)
     monkeypatch.setattr(schedule, "CHECK_INTERVAL", 10)
     monkeypatch.setattr(schedule, "FIRST_CHECK", 10)
     monkeypatch.setattr(schedule, "LEAST_GAIN", 1e9)

@@ -385,10 +385,12 @@ class Learner:
         network, size = self.average, batch_sampler.size
         architecture, room = network.architecture, images.shape[1:]
         rules = zip(size, architecture.radii, architecture.multiples, room, strict=True)
-        larger = tuple(
+        larger: tuple[int, ...] = tuple(
             min(n + 2 * (-(-radius // step) * step), most // step * step)
             for n, radius, step, most in rules
         )
+        # a patch may be turned by a quarter
+        larger = (*larger[:-2], *(min(larger[-2:]),) * 2)
         before = [(most - n) // 2 for most, n in zip(larger, size, strict=True)]
         middle = tuple(slice(start, start + n) for start, n in zip(before, size, strict=True))
         last = constant(tuple(n - m for n, m in zip(room, larger, strict=True)), images.device)
