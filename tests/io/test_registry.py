@@ -179,10 +179,10 @@ def test_a_new_format_is_exported_to(
     tmp_path: Path, export_command: click.Command, words: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    void = np.full((16, 16), 100)
-    void[4:8, 4:8] = 0
-    found = hushpore.segment_pores(void, threshold=50)
-    write_result(tmp_path / "result", [found], as_volume(void))
+    scan = np.full((16, 16), 100)
+    scan[4:8, 4:8] = 20
+    found = hushpore.segment_pores(scan, threshold=50)
+    write_result(tmp_path / "result", [found], as_volume(scan))
     done = CliRunner().invoke(export_command, ["result", "-o", *words])
     assert done.exit_code == 0, done.output
     assert (tmp_path / "foam.count").read_text() == "1 pores\n"

@@ -133,10 +133,10 @@ def _above_specks(noise: NoiseModel, distance: float, n_axes: int, faces_only: b
     return min(max(below + 1, RELIABLE), _LARGEST)
 
 
-def middle_of(volume: Volume, most: int = _PART) -> Volume:
-    """Return the middle of a volume, of at most `most` voxels, in memory."""
+def middle_of(volume: Volume, most: int | None = None) -> Volume:
+    """Return the middle of a volume, of at most `most` voxels (by default `_PART`), in memory."""
     edges = list(volume.shape)
-    while math.prod(edges) > most:
+    while math.prod(edges) > (most or _PART):
         longest = int(np.argmax(edges))
         edges[longest] = -(-edges[longest] // 2)
     at = []

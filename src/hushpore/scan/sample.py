@@ -175,7 +175,7 @@ def kind_of_values(volume: Volume) -> Kind:
         return "mask"
     # the middle of some slices
     data: Any = volume.data if volume.n_spatial == 3 else np.asarray(volume.data)[None]
-    at = np.unique(np.linspace(0, len(data) - 1, _SLICES + 2).astype(int)[1:-1])
+    at = np.unique(np.linspace(0, data.shape[0] - 1, _SLICES + 2).astype(int)[1:-1])
     starts = [max(0, (n - _PIXELS) // 2) for n in volume.shape[-2:]]
     middle = tuple(slice(start, start + _PIXELS) for start in starts)
     sample = np.stack([np.asarray(data[int(z)])[middle] for z in at])

@@ -50,7 +50,6 @@ from hushpore.viewer.layers.conversion import (
     remove_leftovers,
     watch_painting,
 )
-from hushpore.viewer.layers.layer_files import prefer_our_writers
 from hushpore.viewer.layers.start import LINKS, follow_start_link
 from hushpore.viewer.layers.visibility import (
     SHOWN,
@@ -218,6 +217,9 @@ class JobWidget(JobHooks):
 
     def _make_ready(self) -> None:
         """Bind the keys, and load fonts and libraries that would delay the first run by seconds."""
+        # not with the module, which opens a widget before the readers and writers are there
+        from hushpore.viewer.layers.layer_files import prefer_our_writers
+
         prefer_our_writers()
         explain_unopened()
         keep_view_direction(self._viewer)

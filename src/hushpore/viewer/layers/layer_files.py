@@ -27,7 +27,6 @@ from hushpore.io.output_target import require_apart
 from hushpore.io.results import write_arrays, write_image, write_results
 from hushpore.jobs import JOBS
 from hushpore.pores.advice import remarks_of
-from hushpore.pores.result import MERGING
 from hushpore.pores.settings import PoreSettings
 from hushpore.pores.tables.totals import headline_of, totals_columns
 from hushpore.runs.result_folder import write_result
@@ -178,6 +177,9 @@ class SavedLayer:
                 as_csv(table, part)
             written.append(target)
         if self.pores is not None:
+            # the engine of pores is imported when there are some
+            from hushpore.pores.result import MERGING
+
             target = beside(image, f"{MERGING}.npz")
             with new_file(target, overwrite=True) as part:
                 write_arrays(part, self.pores.merging_arrays)
