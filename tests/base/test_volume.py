@@ -219,6 +219,9 @@ def test_of_probabilities_the_shares_of_the_classes_are_said(full, dtype):
 
 
 def test_a_stack_of_colour_pictures_is_refused():
-    with pytest.raises(InputError, match="colour photograph"):
-        Volume(np.zeros((5, 20, 30, 3), np.uint8))
+    for shape in ((20, 30, 3), (5, 20, 30, 3), (2, 5, 20, 30, 4)):
+        data = np.zeros(shape, np.float32)
+        with pytest.raises(InputError, match=r"colour photograph.*moveaxis\(data, -1, 0\)"):
+            Volume(data)
+        assert Volume(np.moveaxis(data, -1, 0)).shape == (shape[-1], *shape[:-1])
     assert Volume(np.zeros((5, 20, 30, 3), np.uint8), axes="tzyx").shape == (5, 20, 30, 3)

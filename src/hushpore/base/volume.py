@@ -456,8 +456,8 @@ def _default_axes(shape: tuple[int, ...]) -> str:
     if n > 2 and shape[-1] in (3, 4) and min(shape[-3:-1]) > 16:
         raise InputError(
             f"Shape {tuple(shape)} looks like a colour photograph (RGB), but grey values are "
-            "needed. Convert it first, for example with skimage.color.rgb2gray. If it is a stack, "
-            "set axes='zyx'."
+            "needed. Convert it first, for example with skimage.color.rgb2gray. If it is a stack "
+            f"{shape[-1]} voxels wide, move that axis to the front: numpy.moveaxis(data, -1, 0)."
         )
     return "tczyx"[-n:] if n != 4 else "tzyx"
 
