@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # try-wheel.sh WHEEL [EXTRA]: install a wheel in an empty environment, away from the repository, and use
-# it as a stranger would. EXTRA "all" brings napari: the plugin is looked up and a widget opened.
+# it as a stranger would. Without EXTRA there is no PyTorch: pores are segmented, and *denoise* says
+# what to install. EXTRA "all" brings napari: the plugin is looked up and a widget opened.
 # PIP_CONSTRAINT, if set, names the pins.
 set -euo pipefail
 wheel=$(realpath "$1")
@@ -16,7 +17,14 @@ $bin/python -m pip install --quiet --upgrade "pip>=26.2"
 $bin/python -m pip install --quiet "$wheel${extra:+[$extra]}"
 echo "installed in $((SECONDS - start)) s, $(du -sm env | cut -f1) MB"
 $bin/hushpore --version
-$bin/hushpore demo --time-budget 30 --output demo | tail -n 3
+if [ -n "$extra" ]; then
+    $bin/hushpore demo --time-budget 30 --output demo | tail -n 3
+else
+    $bin/python -c "import numpy as np; from hushpore.sample_data import foam_phantom
+np.save('scan.npy', foam_phantom().clean.data)"
+    $bin/hushpore pores scan.npy -o demo | tail -n 3
+    $bin/hushpore denoise scan.npy -o denoised.tif 2>&1 | grep -F "hushpore[denoise]"
+fi
 rows=$(find demo -name pores.csv -exec tail -n +2 {} + | wc -l)
 echo "pores.csv: $rows pores"
 [ "$rows" -gt 100 ]  # too short a training finds none

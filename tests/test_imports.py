@@ -117,18 +117,27 @@ def test_only_the_viewer_knows_the_desktop(part: str) -> None:
         assert not {name.split(".")[0] for name in imports_of(path)} & DESKTOP, path
 
 
-WITHOUT_OPTIONAL_PACKAGES = """
+#: Begins a program in which some packages are not installed.
+WITHOUT = """
 import sys
 
-class Blocked:
-    def find_spec(self, name, path=None, target=None):
-        if name.split(".")[0] in {
-            "napari", "qtpy", "magicgui", "superqt", "npe2", "PyQt5", "PyQt6", "PySide6",
-            "cupy", "pydicom",
-        }:
-            raise ModuleNotFoundError(f"blocked: {name}", name=name)
+class Blind:
+    def __init__(self, finder):
+        self.finder = finder
 
-sys.meta_path.insert(0, Blocked())
+    def __getattr__(self, name):
+        return getattr(self.finder, name)
+
+    def find_spec(self, name, *more):
+        if name.split(".")[0] not in {packages}:
+            return self.finder.find_spec(name, *more)
+
+sys.meta_path[:] = map(Blind, sys.meta_path)
+"""
+
+OPTIONAL = {"napari", "qtpy", "magicgui", "superqt", "npe2", "PyQt5", "PyQt6", "PySide6", "cupy"}
+
+WITHOUT_OPTIONAL_PACKAGES = """
 import numpy as np
 import hushpore
 import hushpore.cli
@@ -148,7 +157,46 @@ assert hushpore.sample_patches(scan, n_patches=3, patch_size=16).patches.shape =
 
 
 def test_library_runs_without_napari_qt_cupy_pydicom_and_a_compiler() -> None:
-    subprocess.run([sys.executable, "-W", "error", "-c", WITHOUT_OPTIONAL_PACKAGES], check=True)
+    code = WITHOUT.format(packages=OPTIONAL | {"pydicom"}) + WITHOUT_OPTIONAL_PACKAGES
+    subprocess.run([sys.executable, "-W", "error", "-c", code], check=True)
+
+
+WITHOUT_TORCH = """
+import numpy as np, pytest
+import hushpore
+from hushpore.base.errors import DeviceError, MissingPackageError
+from hushpore.cli import main
+from hushpore.device.backend import choose_backend
+
+solid = np.hypot(*np.ogrid[-9:10, -9:10]) + np.zeros((8, 1, 1)) > 6
+scan = np.where(solid, 100.0, 0.0) + np.random.default_rng(0).normal(0, 10, solid.shape)
+np.save("scan.npy", scan)
+assert len(hushpore.segment_pores(scan, threshold=50).pores) == 1
+assert len(hushpore.measure_labels(~solid).pores) == 1
+assert len(hushpore.measure_phases(scan, phases=2).phases) == 2
+assert hushpore.transport(~solid)
+backend = choose_backend()
+assert backend.reason == "no usable GPU: PyTorch is not installed"
+assert any("hushpore[denoise]" in line for line in backend.details())
+for device in ("cuda", "mps"):
+    with pytest.raises(DeviceError, match="PyTorch is not installed"):
+        choose_backend(device)
+for work in (hushpore.denoise, hushpore.sample_patches):
+    with pytest.raises(MissingPackageError, match=r"pip install 'hushpore\\[denoise\\]'"):
+        work(scan)
+with pytest.raises(SystemExit):
+    sys.argv = ["hushpore", "run", "scan.npy", "-o", "result"]
+    main()
+"""
+
+
+def test_all_but_denoising_and_patches_runs_without_pytorch(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    code = WITHOUT.format(packages=OPTIONAL | {"torch"}) + WITHOUT_TORCH
+    subprocess.run([sys.executable, "-W", "error", "-c", code], check=True, cwd=tmp_path)
+    assert "pip install 'hushpore[denoise]'" in capfd.readouterr().err
+    assert [path.name for path in tmp_path.iterdir()] == ["scan.npy"]
 
 
 def test_import_loads_no_heavy_library() -> None:

@@ -24,7 +24,7 @@ def test_the_lowest_versions_are_those_of_the_project() -> None:
     extras = known["project"]["optional-dependencies"]
     stated = list(known["project"]["dependencies"])
     # napari comes with many packages of its own, and is tested with the newest
-    for extra in ("cluster", "formats", "nifti", "parquet", "xlsx", "zarr"):
+    for extra in ("cluster", "denoise", "formats", "nifti", "parquet", "xlsx", "zarr"):
         stated += extras[extra]
     found = [re.match(r"([A-Za-z0-9._-]+)(?:\[.*\])?>=([0-9.]+)", each) for each in stated]
     lowest = {each[1].lower(): each[2] for each in found if each is not None}

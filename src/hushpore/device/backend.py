@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from hushpore.device.transfers import CudaBus, Transfers
 
 _DEVICES = "expected 'auto', 'cpu', 'cuda', 'cuda:1' and so on, or 'mps' (Apple's GPU)"
+_NO_TORCH = "PyTorch is not installed"
 
 #: Warning about GPUs that hushpore was never tested on.
 UNTRIED = "not tested by us: compare with the CPU first"
@@ -80,15 +81,17 @@ class Backend:
 
     def _details_of_cpu(self) -> list[str]:
         import psutil
-        import torch
 
-        memory, limit, cuda = psutil.virtual_memory(), memory_limit(), torch.version.cuda
+        memory, limit = psutil.virtual_memory(), memory_limit()
+        free = f"{memory.available / 1e9:.3g} of {memory.total / 1e9:.3g} GB of memory free"
+        free += "" if limit is None else f"; memory limit of jobs: {limit / 1e9:.3g} GB"
+        try:
+            import torch
+        except ModuleNotFoundError:
+            return [free, f"{_NO_TORCH}; denoising needs it: pip install 'hushpore[denoise]'"]
+        cuda = torch.version.cuda
         built = f"for CUDA {cuda}" if cuda else "built for the CPU only"
-        lines = [
-            f"PyTorch {torch.__version__}, {built}",
-            f"{memory.available / 1e9:.3g} of {memory.total / 1e9:.3g} GB of memory free"
-            + ("" if limit is None else f"; memory limit of jobs: {limit / 1e9:.3g} GB"),
-        ]
+        lines = [f"PyTorch {torch.__version__}, {built}", free]
         if cuda is None:
             lines.append(
                 "an NVIDIA GPU needs PyTorch for CUDA: https://pytorch.org/get-started/locally"
@@ -289,9 +292,11 @@ def choose_backend(device: str = "auto", switches: Switches | None = None) -> Ba
 
 
 def _apple() -> Backend:
-    import torch
-
-    if not torch.backends.mps.is_available():
+    try:
+        from torch.backends import mps
+    except ModuleNotFoundError:
+        raise DeviceError(f"Device 'mps' cannot be used: {_NO_TORCH}{_INSTEAD}") from None
+    if not mps.is_available():
         raise DeviceError(f"Device 'mps' cannot be used: PyTorch finds no Apple GPU{_INSTEAD}")
     return Backend("mps", "Apple GPU")
 
@@ -316,7 +321,10 @@ def cpu_threads() -> int:
 
 def _cuda_problem(number: int) -> str:
     """Return why CUDA device `number` cannot be used; empty if it can."""
-    import torch
+    try:
+        import torch
+    except ModuleNotFoundError:
+        return _NO_TORCH
 
     if not torch.backends.cuda.is_built() and not torch.version.hip:  # type: ignore[no-untyped-call]
         return "the installed PyTorch is built for the CPU only"

@@ -16,7 +16,7 @@ from importlib.util import find_spec
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from hushpore.base.errors import InputError, Registry
+from hushpore.base.errors import InputError, Registry, import_optional
 from hushpore.base.events import result_of
 from hushpore.base.preferences import preferred
 from hushpore.base.settings import Settings
@@ -34,8 +34,14 @@ def load(name: str) -> Any:
     """Import the function or class ``"module:name"``.
 
     Called on first use: the libraries behind a job take seconds to load.
+    Raises MissingPackageError if it needs PyTorch and that is not installed.
     """
-    return pkgutil.resolve_name(name)
+    try:
+        return pkgutil.resolve_name(name)
+    except ModuleNotFoundError as error:
+        if error.name == "torch":
+            import_optional("torch", "The denoiser", "denoise")
+        raise
 
 
 @dataclass(frozen=True)

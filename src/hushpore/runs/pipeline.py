@@ -74,11 +74,13 @@ def run_pipeline(
     first = JOBS[jobs[0]]
     inputs = [source.path, *files_of(steps.values())]
     target = check_result_target(output, jobs, overwrite, inputs=inputs, others=others)
+    for job in jobs:
+        # a package that is missing is missed before the scan is read, which can take minutes
+        JOBS[job].load()
     # stamp the files now, so that changes during the run are noticed
     origin = origin_of(source, steps.values())
     if first.check:
-        # before the scan is read, which can take minutes; the field of flattening is fitted to
-        # values, which the checks do not need
+        # the field of flattening is fitted to values, which the checks do not need
         load(first.check)(replace(source, flatten="").describe(), steps[jobs[0]])
     reading = _read(source, device if first.on_gpu else None)
     before = volume = yield from watch("reading", part_of(reading, 0.0, _READ))
