@@ -31,6 +31,7 @@ ALLOWED |= {"cli": set(ALLOWED), "viewer": set(ALLOWED)}
 
 #: What some files name and do not import: the other front end, and what is run with a job.
 BY_NAME = {
+    "base/display.py": {"viewer"},
     "cli/commands.py": {"viewer"},
     "io/registry.py": {"runs"},
     "jobs/__init__.py": {"runs", "cluster"},

@@ -7,8 +7,11 @@ import numpy as np
 import pytest
 import tifffile
 
+import hushpore
 from hushpore.base.errors import MissingPackageError
 from hushpore.viewer import launch
+from hushpore.viewer.layers.start import WIDGETS
+from hushpore.viewer.results.pore_layer import result_of
 
 
 @pytest.fixture
@@ -30,7 +33,7 @@ def test_files_are_opened_with_every_widget_at_hand(opened, tmp_path):
     launch.open_viewer([tmp_path / "scan.tif"])
     (viewer,) = opened
     assert [layer.name for layer in viewer.layers] == ["scan"]
-    assert set(viewer.window.dock_widgets) == {f"{name} (hushpore)" for name in launch.WIDGETS}
+    assert set(viewer.window.dock_widgets) == {f"{name} (hushpore)" for name in WIDGETS}
     assert viewer.canvas.overlays.scale_bar.visible
     for widget in viewer.window.dock_widgets.values():
         assert widget.layer.value == viewer.layers["scan"]
@@ -42,6 +45,25 @@ def test_the_sample_can_be_opened(opened):
     image, truth = viewer.layers
     assert viewer.layers.selection.active == image
     assert not truth.visible
+
+
+def test_volumes_and_results_show_themselves_as_layers(opened):
+    data = np.full((12, 40, 40), 200, np.uint8)
+    data[3:9, 4:10, 4:10] = data[3:9, 20:26, 20:26] = 10
+    scan = hushpore.Volume(data, spacing=2.0, unit="um", name="scan")
+    viewer = scan.show()
+    assert [layer.name for layer in viewer.layers] == ["scan"]
+    result = hushpore.segment_pores(scan, local_thickness="void")
+    assert result.show(viewer) is viewer
+    image, pores, thickness = viewer.layers
+    assert (image.data is data, pores.name) == (True, "scan pores")
+    np.testing.assert_array_equal(pores.data, result.labels)
+    assert tuple(pores.scale) == (2, 2, 2)
+    assert not thickness.visible
+    # as those of the window: merged again, saved and compared
+    assert result_of(pores) is result
+    hushpore.measure_phases(scan, phases=2).show(viewer)
+    assert viewer.layers[-1].name == "scan phases"
 
 
 def test_without_napari_the_command_that_installs_it_is_given(monkeypatch):

@@ -7,7 +7,7 @@ from npe2 import PluginManifest
 import hushpore
 from hushpore.io.registry import EXPORTERS, READERS, exporters_of
 from hushpore.viewer.forms.layout import CROP
-from hushpore.viewer.launch import WIDGETS
+from hushpore.viewer.layers.start import WIDGETS
 from hushpore.viewer.running.messages import RECORD, RESULT_WIDGETS
 
 MANIFEST = Path(hushpore.__file__).parent / "napari.yaml"

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from hushpore.base.display import Displayed
 from hushpore.base.errors import InputError
 from hushpore.base.formatting import (
     METRES,
@@ -47,8 +48,8 @@ _UNKNOWN_UNIT = (
 )
 
 
-@dataclass(frozen=True, eq=False)
-class Volume:
+@dataclass(frozen=True, eq=False, repr=False)
+class Volume(Displayed):
     """An image stack, 2D or 3D, with optional leading time and channel axes.
 
     Parameters

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from hushpore.base.display import Displayed
 from hushpore.base.events import Note, ResultFiles, by_importance
 from hushpore.base.formatting import readable_count, readable_number, readable_percent
 from hushpore.denoising.trained_model import record_model
@@ -29,8 +30,8 @@ if TYPE_CHECKING:
 ALL_OF_IT = 1 - 1e-6
 
 
-@dataclass(frozen=True, eq=False)
-class Denoised:
+@dataclass(frozen=True, eq=False, repr=False)
+class Denoised(Displayed):
     """Result of the denoising job.
 
     Attributes

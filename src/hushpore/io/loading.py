@@ -166,14 +166,11 @@ def _with_other_stacks(
             # the picture beside a result is known to be none of its slices
             count, files = readable_count(len(own), "file"), shortened([path.name for path in own])
             notes.append(f"{count} skipped (format differs from the slices): {files}.")
+    named = with_own_names(found)
     if len(found) > len(volumes):
-        notes.append(
-            f"The folder holds {len(found)} image stacks of several formats; each is read alone."
-        )
-    return [
-        dataclasses.replace(volume, notes=[*notes, *volume.notes])
-        for volume in with_own_names(found)
-    ]
+        names = ", ".join(volume.name for volume in named)
+        notes.append(f"The folder holds {len(found)} image stacks, read one by one: {names}.")
+    return [dataclasses.replace(volume, notes=[*notes, *volume.notes]) for volume in named]
 
 
 def _kinds_of_slices(kinds: Sequence[str | None]) -> list[str]:

@@ -150,6 +150,10 @@ def unitless_notes(steps: Sequence[float], unit: str = "") -> list[str]:
     ]
 
 
+#: Units in which voxels of scans are given, the most common first.
+_USUAL = ("um", "mm", "nm")
+
+
 def is_plausible(steps: Sequence[float], unit: str) -> bool:
     """Return whether voxels have a size of scans, from 1 nm to 5 mm, or one without a unit.
 
@@ -166,9 +170,11 @@ def with_checked_size(volume: Volume) -> Volume:
     """Return a volume with a note if its voxels are larger or smaller than those of any scan."""
     if is_plausible(volume.spacing, volume.unit):
         return volume
+    likely = next((unit for unit in _USUAL if is_plausible(volume.spacing, unit)), "")
+    meant = dataclasses.replace(volume, unit=likely).size_in_words if likely else "another value"
     note = (
         f"The voxel size, {volume.size_in_words}, is unusual: voxels of scans have 1 nm to 5 mm. "
-        "If it is wrong, set it: --voxel-size, or in napari the field Voxel size."
+        f"If {meant} is meant, set it: --voxel-size, or in napari the field Voxel size."
     )
     return dataclasses.replace(volume, notes=[*volume.notes, note])
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from hushpore.base.display import Displayed
 from hushpore.base.errors import InputError
 from hushpore.base.events import Note, ResultFiles, by_importance, result_of
 from hushpore.base.provenance import identified
@@ -66,8 +67,8 @@ if TYPE_CHECKING:
 MERGING = "merging"
 
 
-@dataclass(frozen=True, eq=False)
-class Pores:
+@dataclass(frozen=True, eq=False, repr=False)
+class Pores(Displayed):
     """Result of a pore segmentation.
 
     Attributes
@@ -97,18 +98,20 @@ class Pores:
         solved.
     """
 
+    _table = "pores"
+
     labels: Int32s
     volume: Volume
     provenance: dict[str, Any]
-    sample: Int64s = dataclasses.field(repr=False)
-    graph: BasinGraph = dataclasses.field(repr=False)
-    settings: PoreSettings = dataclasses.field(repr=False)
-    _columns: Columns = dataclasses.field(repr=False)
-    _basins: Stack = dataclasses.field(repr=False)
-    _slabs: Slabs = dataclasses.field(repr=False)
-    thickness: dict[str, LocalThickness] = dataclasses.field(default_factory=dict, repr=False)
-    curve: dict[str, Float64s] = dataclasses.field(default_factory=dict, repr=False)
-    transport: Transport | None = dataclasses.field(default=None, repr=False)
+    sample: Int64s
+    graph: BasinGraph
+    settings: PoreSettings
+    _columns: Columns
+    _basins: Stack
+    _slabs: Slabs
+    thickness: dict[str, LocalThickness] = dataclasses.field(default_factory=dict)
+    curve: dict[str, Float64s] = dataclasses.field(default_factory=dict)
+    transport: Transport | None = None
 
     @classmethod
     def of(

@@ -42,6 +42,7 @@ from hushpore.viewer.forms.layout import (
 )
 from hushpore.viewer.layers.conversion import (
     LayerData,
+    discard,
     hide_previous_results,
     identity,
     is_result,
@@ -64,7 +65,6 @@ from hushpore.viewer.running.messages import RECORD, SHOW, RunMessages
 from hushpore.viewer.running.problem import Problem, explain
 from hushpore.viewer.running.progress import JobProgress, ProgressPresenter, RunButtons, RunState
 from hushpore.viewer.running.redraw import run_in_steps
-from hushpore.viewer.running.status import FontWarmup
 from hushpore.viewer.running.task import (
     Outcome,
     Target,
@@ -216,14 +216,13 @@ class JobWidget(JobHooks):
         show_scale_bar(napari_viewer)
 
     def _make_ready(self) -> None:
-        """Bind the keys, and load fonts and libraries that would delay the first run by seconds."""
+        """Bind the keys, and load libraries that would delay the first run by seconds."""
         # not with the module, which opens a widget before the readers and writers are there
         from hushpore.viewer.layers.layer_files import prefer_our_writers
 
         prefer_our_writers()
         explain_unopened()
         keep_view_direction(self._viewer)
-        self._font_warmup = FontWarmup(self.native, self._viewer)
         bind(self.native, RUN, self._press_run)
         bind(self.native, CANCEL, self.cancel)
         bind(self.native, PREVIOUS_SLICE, partial(step_slice, self._viewer, -1))
@@ -267,7 +266,6 @@ class JobWidget(JobHooks):
         worker = JobWorker(work, f"{self._description.title} {target.volume.name}")
         self._follow_worker(worker)
         self._made = []
-        self._font_warmup.give_way()
         self._now = RunState(self._viewer, worker, target, self.cancel)
         worker.start(line)
         self._presenter.begin(self._now, self.resumes)
@@ -553,7 +551,7 @@ class JobWidget(JobHooks):
             self.layer.value = made
         elif target == REMOVE_OTHERS:
             for each in layers_of_other_scans(self._viewer, self._messages.scan):
-                self._viewer.layers.remove(each)
+                discard(self._viewer, each)
             self._messages.hint("")
             self._show_message()
         elif target == SHOW:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any
 
 from hushpore.base.errors import MissingPackageError
@@ -10,8 +11,12 @@ if TYPE_CHECKING:
     import os
     from collections.abc import Sequence
 
-#: Widgets to open, as named in the manifest.
-WIDGETS = ("Denoise", "Segment pores", "Show patches")
+#: Widgets that make the layers of a result, by the job in its record.
+_MAKES_LAYERS = {
+    "pores": "hushpore.viewer.segment.widget:PoresWidget",
+    "measure": "hushpore.viewer.segment.widget:MeasureWidget",
+    "phases": "hushpore.viewer.phases:PhasesWidget",
+}
 
 
 def open_viewer(paths: Sequence[str | os.PathLike[str]] = (), sample: bool = False) -> None:
@@ -39,6 +44,8 @@ def open_viewer(paths: Sequence[str | os.PathLike[str]] = (), sample: bool = Fal
 
 def arrange(viewer: Any) -> None:
     """Dock the widgets as tabs, the first in front, and show a scale bar."""
+    from hushpore.viewer.layers.start import WIDGETS
+
     viewer.canvas.overlays.scale_bar.visible = True
     docks = [
         viewer.window.add_plugin_dock_widget("hushpore", name, tabify=number > 0)[0]
@@ -46,3 +53,30 @@ def arrange(viewer: Any) -> None:
     ]
     docks[0].show()
     docks[0].raise_()
+
+
+def show(shown: Any, viewer: Any = None) -> Any:
+    """Add a volume, or the layers of a result over its volume, to a viewer, and return the viewer.
+
+    `viewer`: by default the current one, or else a new one.
+    """
+    import napari
+    from napari.layers import Layer
+
+    from hushpore.viewer.layers.conversion import layer_data
+    from hushpore.viewer.running.task import capture
+
+    viewer = viewer or napari.current_viewer() or napari.Viewer(title="hushpore")
+    record = getattr(shown, "provenance", None)
+    maker = _MAKES_LAYERS.get("" if record is None else record["job"])
+    volume = getattr(shown, "volume", shown)
+    kind = "labels" if volume.holds_labels else "image"
+    made = layer_data(volume, kind, provenance=None if maker else record)
+    # a volume that is shown already is not added again
+    same = (layer for layer in viewer.layers if layer.data is made[0])
+    layer = next(same, None) or viewer.add_layer(Layer.create(*made))
+    if maker:
+        target = capture(layer, tuple(volume.axes))
+        for each in resolve_name(maker).result_layers(shown, target):
+            viewer.add_layer(Layer.create(*each))
+    return viewer

@@ -72,7 +72,8 @@ def test_the_dragged_box_gives_the_voxels_in_their_place(qtbot, viewer, widget, 
     np.testing.assert_allclose(part.translate, (10, 20, 10))
     assert part.name == "scan crop"
     assert not scan.visible
-    assert BOX not in viewer.layers
+    # hidden, as shapes that are removed end VisPy without a graphics card
+    assert not viewer.layers[BOX].visible
     mask, points = viewer.layers["mask crop"], viewer.layers["points crop"]
     np.testing.assert_allclose(mask.translate, part.translate)
     assert mask.data.shape == part.data.shape
@@ -237,3 +238,24 @@ def test_a_mask_is_binned_with_the_scan_and_keeps_its_kind(qtbot, viewer, widget
     expected = np.zeros(part.data.shape, np.uint8)
     expected[:, :10] = 5
     np.testing.assert_array_equal(binned.data, expected)
+
+
+def test_the_box_is_one_layer_that_follows_the_scan_and_hides_with_the_widget(
+    qtbot, viewer, widget, values
+):
+    box = viewer.layers[BOX]
+    assert viewer.layers.selection.active is box
+    widget.hide()
+    assert not box.visible
+    assert viewer.layers.selection.active is viewer.layers[0]
+    widget.show()
+    assert (box.visible, box.mode) == (True, "select")
+    other = viewer.add_image(values[:, :20], name="other", scale=(3, 3, 3), units=("mm",) * 3)
+    widget.layer.value = other
+    assert [each for each in viewer.layers if each.name.startswith(BOX)] == [box]
+    np.testing.assert_allclose(box.scale, (3, 3))
+    np.testing.assert_allclose(box.data[0].max(0), (19.5, 49.5))
+    again = CropWidget(viewer)
+    qtbot.addWidget(again)
+    again.show()
+    assert [each for each in viewer.layers if each.name.startswith(BOX)] == [box]

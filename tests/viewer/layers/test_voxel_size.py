@@ -20,11 +20,13 @@ from hushpore.viewer.layers.conversion import (
     METADATA_KEY,
     Lineage,
     identity,
+    known_of,
     set_lineage,
     volume_of,
 )
 from hushpore.viewer.layers.layer_files import SavedLayer
 from hushpore.viewer.layers.reader import read_layers
+from hushpore.viewer.layers.voxel_size import set_voxel_size
 from hushpore.viewer.results.panel import ResultsWidget
 from hushpore.viewer.results.plots import THICKNESS, PlotsWidget
 from hushpore.viewer.results.pore_layer import tables_of
@@ -82,7 +84,7 @@ def test_the_line_of_facts_asks_for_a_size_that_is_unknown(viewer, widget):
     assert viewer.canvas.overlays.scale_bar.visible
     # and can be mended
     give(widget, "16", "mm")
-    assert volume_of(layer).notes == ["Voxel size set by the user: 16 mm."]
+    assert volume_of(layer).notes[0].startswith("Voxel size set by the user: 16 mm. ")
     assert volume_of(layer).unit == "mm"
 
 
@@ -385,3 +387,14 @@ def test_a_scale_that_the_scan_gets_while_a_job_runs_is_followed(qtbot, viewer, 
     fake_job.gate.set()
     qtbot.waitUntil(lambda: not widget.is_running)
     qtbot.waitUntil(lambda: tuple(viewer.layers["scan denoised"].scale) == (2, 2, 2))
+
+
+def test_a_size_that_no_scan_has_is_said_with_the_likely_unit(viewer):
+    layer = viewer.add_image(np.zeros((4, 8, 8), np.float32), name="typed without µ")
+    set_voxel_size(viewer, layer, "25m")
+    said = " ".join(known_of(layer)["notes"])
+    assert "Voxel size set by the user: 25 m" in said
+    assert "The voxel size, 25 x 25 x 25 m, is unusual" in said
+    assert "If 25 x 25 x 25 µm is meant" in said
+    set_voxel_size(viewer, layer, "25um")
+    assert not any("unusual" in note for note in known_of(layer)["notes"])

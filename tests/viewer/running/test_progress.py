@@ -1,14 +1,7 @@
 import pytest
 
 from hushpore.base.events import Progress
-from hushpore.viewer.running.progress import (
-    Eta,
-    RateMeter,
-    bar_text,
-    canvas_text,
-    duration,
-    stage_text,
-)
+from hushpore.viewer.running.progress import Eta, RateMeter, bar_text, duration, stage_text
 
 
 @pytest.mark.parametrize(
@@ -102,13 +95,3 @@ def test_a_stage_that_is_told_of_at_its_end_only_has_no_rate():
     pace = RateMeter(lambda: now[0])
     for now[0] in (0.0, 5.0, 9.0):
         assert pace.rate(Progress("basins", 48, 48, "slices", 0.6)) is None
-
-
-def test_the_canvas_says_stage_percent_rate_and_time_left():
-    progress = Progress("training", 62, 100, "steps", 0.62)
-    assert canvas_text("Denoise scan", progress, 18.2, 41.0) == (
-        "Denoise scan: training, 62 %, 18 steps/s, 0:41 left"
-    )
-    assert canvas_text("Denoise scan", progress, 0.43, None).endswith("62 %, 0.43 steps/s")
-    early = Progress("preparing", 0, 0, "", 0.0)
-    assert canvas_text("Denoise scan", early, None, None) == "Denoise scan: preparing"

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from hushpore.base.display import Displayed
 from hushpore.base.errors import InputError
 from hushpore.base.events import Note, ResultFiles, by_importance
 from hushpore.base.formatting import readable_percent
@@ -35,8 +36,8 @@ COLOURS = (
 )  # fmt: skip
 
 
-@dataclass(frozen=True, eq=False)
-class Phases:
+@dataclass(frozen=True, eq=False, repr=False)
+class Phases(Displayed):
     """Result of a phase measurement.
 
     Attributes
@@ -65,6 +66,8 @@ class Phases:
         solved.
     """
 
+    _table = "phases"
+
     labels: UInt8s
     names: tuple[str, ...]
     volume: Volume
@@ -74,8 +77,8 @@ class Phases:
     thickness: Float32s | None
     regions: FoundRegions | None
     transport: Transport | None
-    _phase_columns: dict[str, Any] = dataclasses.field(repr=False)
-    _contact_columns: dict[str, Any] = dataclasses.field(repr=False)
+    _phase_columns: dict[str, Any]
+    _contact_columns: dict[str, Any]
 
     # made on first use, as those of pores
     @cached_property

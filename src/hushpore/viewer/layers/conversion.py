@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import pint
-from napari.layers import Image, Labels
+from napari.layers import Image, Labels, Shapes
 from napari.utils.colormaps import AVAILABLE_COLORMAPS
 from napari.utils.transforms import Affine
 
@@ -417,7 +417,15 @@ def remove_leftovers(
     """Remove the layers of earlier runs of a job on a layer by the endings of their names."""
     for layer, is_the_users in _made_of(viewer, target):
         if layer.name.endswith(endings) and not is_the_users:
-            viewer.layers.remove(layer)
+            discard(viewer, layer)
+
+
+def discard(viewer: Any, layer: Any) -> None:
+    """Remove a layer, or empty shapes, whose removal crashes VisPy without a graphics card."""
+    if not isinstance(layer, Shapes):
+        viewer.layers.remove(layer)
+    elif layer.data:
+        layer.visible, layer.data = False, []
 
 
 def _made_of(viewer: Any, target: WorkedOn) -> Iterator[tuple[Any, bool]]:

@@ -8,7 +8,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from napari.layers import Shapes
 from qtpy.QtCore import Qt
 from qtpy.QtWidgets import (
     QCheckBox,
@@ -62,7 +61,7 @@ class CropWidget(QWidget):
         super().__init__()
         SharesSide(self, "Crop")
         self._viewer = napari_viewer
-        self._box: Any = None  # the layer with the box, while this widget is visible
+        self._box: Any = None  # the layer with the box; hidden with this widget
         self._is_drawing = self._is_done = False
         self._cylinder: Cylinder | None = None  # kept while the box is its box
         self.layer = LayerChoice(napari_viewer, can_crop, lambda _: True)
@@ -181,7 +180,7 @@ class CropWidget(QWidget):
         if state == self._scan:
             return
         self._scan, self._cylinder = state, None
-        self._remove_box()
+        self._hide_box()
         buttons = (self._sample, self._round, self._all)
         for widget in (*self._sliders, self._factor, *buttons):
             widget.setEnabled(layer is not None)
@@ -201,7 +200,7 @@ class CropWidget(QWidget):
         self._ends = tuple(self._sliders[0].value())
         self._show_size()
         if self.isVisible() and not self._is_done:
-            self._add_box()
+            self._show_box()
 
     def _moved(self, axis: int, ends: tuple[int, int]) -> None:
         """Draw the box, and go to a slice at its end."""
@@ -255,7 +254,7 @@ class CropWidget(QWidget):
 
     def _done(self, made: list[Any]) -> None:
         self._run.setEnabled(True)
-        self._remove_box()
+        self._hide_box()
         # the box would hide the edges of the copy, until it is moved again
         self._is_done = True
         add_copies(self._viewer, made)
@@ -275,45 +274,51 @@ class CropWidget(QWidget):
     def showEvent(self, event: Any) -> None:  # noqa: N802 - Qt's name
         """Show the box on the slice."""
         super().showEvent(event)
-        self._add_box()
+        self._show_box()
 
     def hideEvent(self, event: Any) -> None:  # noqa: N802 - Qt's name
-        """Remove the box."""
+        """Hide the box."""
         super().hideEvent(event)
-        self._remove_box()
+        self._hide_box()
 
     # ---- the box on the slice
 
-    def _add_box(self) -> None:
+    def _show_box(self) -> None:
+        """Show the box on the chosen layer, ready to be dragged."""
         layer = self.layer.value
-        if layer is None or self._box is not None:
+        if layer is None or (self._box is not None and self._box.visible):
             return
         place = placement_of(layer)
-        self._box = Shapes(
-            [self._corners()], shape_type="rectangle", name=BOX, opacity=1, ndim=2,
-            edge_color="yellow", face_color="transparent", edge_width=self._edge,
-            scale=place.scale[-2:], translate=place.translate[-2:], units=place.units[-2:],
-            axis_labels=place.axis_labels[-2:],
-        )  # fmt: skip
-        self._viewer.add_layer(self._box)
-        self._box.events.data.connect(self._dragged)
-        # ready to be dragged
+        if self._box is None:
+            found = (each for each in self._viewer.layers if each.name == BOX)
+            self._box = next(found, None) or self._viewer.add_shapes(
+                [self._corners()], shape_type="rectangle", name=BOX, opacity=1, ndim=2,
+                edge_color="yellow", face_color="transparent",
+            )  # fmt: skip
+            self._box.events.data.connect(self._dragged)
+        for name in ("scale", "translate", "units", "axis_labels"):
+            setattr(self._box, name, getattr(place, name)[-2:])
+        self._box.visible = True
         self._viewer.layers.selection.active = self._box
         self._box.mode = "select"
-        self._box.selected_data = {0}
+        self._draw()
 
-    def _remove_box(self) -> None:
-        box, self._box = self._box, None
-        if box is not None and box in self._viewer.layers:
-            self._viewer.layers.remove(box)
+    def _hide_box(self) -> None:
+        """Hide the box: without a graphics card VisPy crashes when shapes are removed."""
+        if self._box is None or not self._box.visible:
+            return
+        self._box.mode = "pan_zoom"
+        self._box.visible = False
+        if self._viewer.layers.selection.active is self._box and self.layer.value is not None:
+            self._viewer.layers.selection.active = self.layer.value
 
     def _forget_box(self, event: Any) -> None:
         if event.value is self._box:
             self._box = None
 
     def _draw(self) -> None:
-        if self._box is None:
-            self._add_box()
+        if self._box is None or not self._box.visible:
+            self._show_box()
             return
         self._is_drawing = True
         try:

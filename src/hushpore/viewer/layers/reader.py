@@ -56,7 +56,7 @@ from hushpore.viewer.running.problem import (
     offer_action,
 )
 from hushpore.viewer.running.redraw import run_in_steps
-from hushpore.viewer.running.status import FontWarmup, LoadingTask
+from hushpore.viewer.running.status import LoadingTask
 from hushpore.viewer.running.worker import JobWorker, calling, start_once_drawn
 
 if TYPE_CHECKING:
@@ -148,9 +148,6 @@ def read_in_thread(
     # napari's proxy of the viewer has no usable window
     viewer, name = unwrapped(viewer), _name(path)
     choosing = getattr(viewer, "window", None) is not None
-    if choosing:
-        # for the label of the scale bar
-        FontWarmup(viewer.window._qt_window)
     LoadingTask(
         f"Reading {name}",
         partial(_read, path, choosing, trust),

@@ -14,7 +14,6 @@ from qtpy.QtWidgets import QFileDialog
 
 from hushpore import sample_data
 from hushpore.viewer.forms.layout import dock_of, link
-from hushpore.viewer.launch import WIDGETS
 from hushpore.viewer.layers.conversion import LayerData, layer_data, unwrapped
 
 if TYPE_CHECKING:
@@ -55,7 +54,8 @@ def follow_start_link(target: str, widget: QWidget, viewer: Any) -> None:
         viewer.open(path, plugin="hushpore")
 
 
-DENOISE, PORES, PATCHES = WIDGETS
+#: Widgets to open, as named in the manifest.
+WIDGETS = DENOISE, PORES, PATCHES = "Denoise", "Segment pores", "Show patches"
 
 #: Widget of each step, title and text.
 STEPS = (

@@ -61,14 +61,14 @@ def set_voxel_size(viewer: Any, layer: Any, text: str) -> list[str]:
     n_spatial, ratio = volume.n_spatial, np.array(given.spacing) / volume.spacing
     place = slice_of(viewer, layer)
     layers = [each for each in viewer.layers if scan_of(each) == scan_of(layer)]
-    outdated = []
+    outdated, note = [], " ".join(reversed(given.notes))
     for each in layers:
         if not _is_in_space(each, n_spatial):
             continue
         scale = each.scale[-n_spatial:] * ratio
         translate = (each.translate[-n_spatial:] - volume.origin) * ratio
         units = (pint_name(given.unit),) * n_spatial
-        if not _rescale(each, scale, translate, units, given.notes[-1], text.strip()):
+        if not _rescale(each, scale, translate, units, note, text.strip()):
             outdated.append(each.name)
     # the world coordinates have changed
     go_to_slice(viewer, layer, place)

@@ -21,7 +21,7 @@ from hushpore.viewer.forms.choices import is_preview
 from hushpore.viewer.forms.layout import CANCEL, RUN, RichLabel, fill, link, with_key
 from hushpore.viewer.running.previews import Previews
 from hushpore.viewer.running.redraw import RedrawThrottle, coalesce_redraws, redraws_suspended
-from hushpore.viewer.running.status import BAR_STEPS, Activity, StatusLine
+from hushpore.viewer.running.status import BAR_STEPS, Activity
 from hushpore.viewer.running.task import slice_on_screen
 from hushpore.viewer.running.worker import Update, unfreeze_for_this_turn
 
@@ -130,19 +130,6 @@ def bar_text(progress: Progress, left: float | None) -> str:
     """Return the text of the bar: '62 % · 0:41 left'."""
     text = f"{100 * progress.fraction:.0f} %"
     return text if left is None else f"{text} · {duration(left)} left"
-
-
-def canvas_text(title: str, progress: Progress, rate: float | None, left: float | None) -> str:
-    """Return the line on the canvas: 'Denoise scan: training, 62 %, 18 steps/s, 0:41 left'."""
-    parts = [f"{title}: {progress.stage}"]
-    if progress.fraction > 0:
-        parts.append(f"{100 * progress.fraction:.0f} %")
-    if rate is not None:
-        number = f"{rate:,.0f}" if rate >= 9.95 else f"{rate:#.2g}"
-        parts.append(f"{number} {progress.unit}/s")
-    if left is not None:
-        parts.append(f"{duration(left)} left")
-    return ", ".join(parts)
 
 
 class RunButtons(QWidget):
@@ -255,8 +242,8 @@ POLL_INTERVAL = 125
 #: second.
 MIN_REMAINING = 2.0
 
-#: Seconds after which a job is also shown on the canvas and in the activity dock. Shorter jobs are
-#: not, because it takes napari some hundredths of a second.
+#: Seconds after which a job is also shown in the activity dock. Shorter jobs are not, because it
+#: takes napari some hundredths of a second.
 OUTSIDE_DELAY = 1
 
 #: Shown before the first event of a job.
@@ -265,7 +252,7 @@ _STARTED = Progress("preparing", 0, 0, "", 0.0)
 
 @dataclass
 class RunState:
-    """A running job with its displays in the viewer: previews, canvas line, activity dock.
+    """A running job with its displays in the viewer: previews and activity dock.
 
     `cancel`: called by Cancel in the activity dock.
     """
@@ -282,7 +269,6 @@ class RunState:
     def __post_init__(self) -> None:
         self.previews = Previews(self.viewer, self.target)
         self.worker.prepare = self._prepare
-        self.line = StatusLine(self.viewer)
         self._activity: Activity | None = None
         self._is_over = False
         # napari collects garbage when a layer is removed, which may free gigabytes
@@ -290,7 +276,7 @@ class RunState:
 
     @property
     def is_shown_outside(self) -> bool:
-        """Whether the job has run long enough for the canvas and the activity dock."""
+        """Whether the job has run long enough for the activity dock."""
         return self.meter.elapsed >= OUTSIDE_DELAY
 
     def send_attention(self) -> None:
@@ -328,7 +314,6 @@ class RunState:
         self._is_over = True
         self.viewer.layers.events.removing.disconnect(self._layer_removing)
         self.previews.remove()
-        self.line.remove()
         if self._activity is not None:
             self._activity.close()
 
@@ -478,8 +463,6 @@ class ProgressPresenter(QObject):
             self._buttons.show_stage(progress.stage)
         if rate is not None:
             self._timing.rate.add_point(f"{progress.unit}/s", state.meter.elapsed, rate)
-        if state.is_shown_outside:
-            state.line.show(canvas_text(state.worker.name, progress, rate, left))
 
     def _time_drawing(self) -> None:
         self._throttle.begin()

@@ -1,28 +1,23 @@
-"""Progress of a job outside its widget: napari's activity dock and a line on the canvas."""
+"""Progress of a job outside its widget, in napari's activity dock, and reading in a thread."""
 
 from __future__ import annotations
 
-import string
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from napari import current_viewer
 from napari.utils.progress import cancelable_progress
 from napari.utils.task_status import Status
-from psygnal import EmitLoopError
-from qtpy.QtCore import QObject, QTimer
+from qtpy.QtCore import QTimer
 from qtpy.QtGui import QMovie
 from qtpy.QtWidgets import QLabel
 
 from hushpore.viewer.running.problem import notify_problem
-from hushpore.viewer.running.redraw import run_in_steps
 from hushpore.viewer.running.worker import JobWorker
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from qtpy.QtWidgets import QWidget
+    from collections.abc import Callable
 
     from hushpore.base.events import Job, Progress
     from hushpore.viewer.running.problem import Problem
@@ -112,142 +107,6 @@ def _wheels() -> list[QMovie]:
         return []
     labels = viewer.window._qt_window.statusBar().findChildren(QLabel)
     return [label.movie() for label in labels if label.movie() is not None]
-
-
-#: Letters used on the canvas: those of scale bars first, then those of names of layers, stages and
-#: units, and those that determine the height of a line.
-LETTERS = string.digits + " .mµ" + string.ascii_letters + ":,%/_-[]()ÉÑÅŐ"
-
-#: Milliseconds between two letters; each takes about 10 ms to prepare.
-PAUSE = 15
-
-
-class StatusLine:
-    """Uses napari's text overlay while a job runs, and restores it afterwards.
-
-    A text already shown by the user or another job is kept, and so are changes by the user.
-    """
-
-    def __init__(self, viewer: Any) -> None:
-        self._overlay = viewer.canvas.overlays.text
-        self._before = ""
-        self._written: str | None = None
-
-    def show(self, text: str) -> None:
-        """Show a text, if it has changed."""
-        if text == self._written or not self._is_free():
-            return
-        if self._written is None:
-            self._before = self._overlay.text
-        self._written = text
-        self._write(text=text, visible=True)
-
-    def remove(self) -> None:
-        """Restore the overlay."""
-        if self._written is not None and self._is_free():
-            self._write(visible=False, text=self._before)
-
-    def _write(self, **values: Any) -> None:
-        """Set attributes of the overlay in their order."""
-        try:
-            for name, value in values.items():
-                setattr(self._overlay, name, value)
-        except EmitLoopError as error:
-            # Qt has deleted the canvas of a window that was closed
-            if not isinstance(error.__cause__, RuntimeError):
-                raise
-
-    @contextmanager
-    def without_box(self) -> Iterator[None]:
-        """Hide the box behind the text inside the block."""
-        had_box, self._overlay.box = self._overlay.box, False
-        try:
-            yield
-        finally:
-            self._overlay.box = self._overlay.box or had_box
-
-    def _is_free(self) -> bool:
-        """Whether the overlay shows no text except that of this object, unchanged."""
-        if self._written is None:
-            return not self._overlay.visible
-        return bool(self._overlay.visible) and self._overlay.text == self._written
-
-
-class FontWarmup(QObject):
-    """Prepares the glyphs and the shader of text on the canvas.
-
-    napari creates a glyph when a letter is first drawn, and the graphics driver compiles a shader
-    for the first line of text, which would block the window for 390 to 470 ms; with this it is
-    blocked for 76 to 93 ms (198 to 365 without the glyphs, 149 to 187 without the blank line;
-    `decided/live_ablation.json`). The line is blank and shown for a moment. Versions of napari
-    that keep their fonts elsewhere are not prepared.
-
-    It waits while libraries are imported, because competition for Python's lock makes a letter take
-    30 to 60 ms instead of 8. Once a job starts it does not wait.
-
-    `viewer`: the viewer whose canvas shows the line; None: glyphs only. `is_ready`: whether glyphs
-    and shaders are prepared.
-    """
-
-    def __init__(self, parent: QWidget, viewer: Any = None) -> None:
-        super().__init__(parent)
-        self._parent = parent
-        self.is_ready = False
-        self._left = iter(LETTERS)
-        self._is_urgent = False
-        self._line = None if viewer is None else StatusLine(viewer)
-        self._timer = QTimer(self)
-        self._timer.setInterval(PAUSE)
-        self._timer.timeout.connect(self._make_letter)
-        self._timer.start()
-
-    def give_way(self) -> None:
-        """Remove the blank line, because a job shows its own; glyphs are still prepared."""
-        line, self._line = self._line, None
-        self._is_urgent = True
-        if line is not None:
-            line.remove()
-
-    def _make_letter(self) -> None:
-        if JobWorker.running and not self._is_urgent:
-            return
-        letter = next(self._left, None)
-        try:
-            fonts = _fonts() if letter is not None else []
-            for font in fonts:
-                # indexing creates the glyph
-                font[letter]
-        except (AttributeError, KeyError, RuntimeError, TypeError):
-            fonts = []
-        if not fonts:
-            self._timer.stop()
-            run_in_steps(self._parent, self._make_line())
-
-    def _make_line(self) -> Iterator[None]:
-        """Draw the blank line without the box behind it, then with the box.
-
-        Each shader takes 50 ms to compile.
-        """
-        if (line := self._line) is not None:
-            try:
-                with line.without_box():
-                    line.show(" ")
-                    yield
-                yield
-            finally:
-                # also if the widget is deleted earlier
-                line.remove()
-        self.is_ready = True
-
-
-def _fonts() -> list[Any]:
-    """Return the fonts of all canvases, from private attributes of napari."""
-    try:
-        from napari._vispy.canvas import VispyCanvas
-    except ImportError:
-        return []
-    found = [canvas.font_info() for canvas in VispyCanvas._instances]
-    return [info.font_manager.get_font(info.face) for info in found]
 
 
 #: Milliseconds between two polls of a task.
