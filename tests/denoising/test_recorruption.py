@@ -410,9 +410,8 @@ def test_pixels_are_hidden_where_noise_is_strong_and_independent(
 
 def test_where_the_noise_is_not_known_for_sure_pixels_are_hidden_and_it_is_said() -> None:
     rng = np.random.default_rng(0)
-    # edges wherever one looks
-    clean = np.kron(rng.normal(0, 300, (4, 10, 10)), np.ones((6, 6, 6)))
-    noisy = Volume((clean + rng.normal(0, 1, clean.shape)).astype(np.float32))
+    # few counts, whose noise is skewed
+    noisy = Volume(rng.poisson(4, (160, 160)).astype(np.float32))
     result = hushpore.denoise(noisy, steps=2, **QUICK)
     assert result.provenance["network"]["method"] == "n2v2"
     assert "noise_model" not in result.provenance

@@ -67,6 +67,44 @@ def test_the_noise_of_a_foam_is_found_at_every_lag(
     assert found.slope == 0
 
 
+@pytest.mark.parametrize(("widths", "deviation"), [((1.0, 2.0, 2.0), 50), ((1.5, 3.0, 3.0), 30)])
+def test_long_correlation_is_measured_in_larger_regions(
+    widths: tuple[float, ...], deviation: float
+) -> None:
+    y, x = np.indices((128, 128)) // 32
+    clean = np.broadcast_to(100.0 * ((y + x) % 2), (32, 128, 128))
+    noise = ndimage.gaussian_filter(white(clean.shape, 1.0), widths, mode="wrap")
+    found = estimate_noise(Volume(clean + noise * deviation / noise.std()))
+    assert found.doubts == ()
+    assert min(found.reach[1:]) >= 10
+    assert found.deviation == pytest.approx(deviation, rel=0.2)
+    axes = [
+        np.exp(-(np.arange(-r, r + 1) ** 2) / (4 * w**2))
+        for r, w in zip(found.reach, widths, strict=True)
+    ]
+    truth = np.einsum("i,j,k->ijk", *axes)
+    assert np.abs(found.correlation - truth).max() < 0.2
+    assert np.sqrt(np.mean((found.correlation - truth) ** 2)) < 0.08
+
+
+def test_coarse_structure_is_not_taken_for_noise_of_long_correlation() -> None:
+    """Smooth texture all over a scan with little noise; there are no larger flat regions."""
+    texture = ndimage.gaussian_filter(white((32, 96, 96), 1.0), 4, mode="wrap")
+    found = estimate_noise(Volume(100 * texture / texture.std() + white(texture.shape, 10)))
+    assert found.deviation < 40
+    assert found.reach == (3, 5, 5) or found.doubts
+
+
+def test_smooth_noise_is_not_made_stronger_by_blurred_edges() -> None:
+    balls = np.zeros((40, 96, 96))
+    balls[tuple(np.random.default_rng(0).integers(0, np.reshape(balls.shape, (3, 1)), (3, 60)))] = 1
+    solid = ndimage.distance_transform_edt(balls == 0) < 11
+    noise = ndimage.gaussian_filter(white(solid.shape, 1.0), (0.7, 1.5, 1.5), mode="wrap")
+    blurred = ndimage.gaussian_filter(100.0 * solid, 0.8)
+    found = estimate_noise(Volume(blurred + noise * 50 / noise.std()))
+    assert found.deviation == pytest.approx(50, rel=0.1)
+
+
 def test_a_simulated_scan_has_the_noise_that_its_twin_without_lacks() -> None:
     y, x = np.indices((96, 96)) - 47.5
     inside = np.hypot(y, x) < 44

@@ -19,7 +19,7 @@ from hushpore.denoising.settings import PAPER_SHARE
 from hushpore.denoising.trained_model import load_model, require_dimensions
 from hushpore.patches.job import require_room
 from hushpore.scan.flat_blocks import move_into_chunks, read_boxes
-from hushpore.scan.noise_model import far_axis
+from hushpore.scan.noise_model import WEAK, far_axis
 from hushpore.scan.sample import find_sample
 
 if TYPE_CHECKING:
@@ -41,9 +41,6 @@ FEATURES = {"r2r": 16, "n2n": 16, "n2v2": 16, "n2v": 32}
 #: Share of the variance of a scan from which its noise counts as strong.
 STRONG = 0.3
 
-#: Noise relative to the standard deviation of a scan up to which it counts as weak.
-WEAK = 0.2
-
 #: Default number of neighbouring slices on either side.
 CONTEXT = 2
 
@@ -60,6 +57,13 @@ MAX_MASKED = 0.3
 COARSE = 2.0
 #: Number of slices below which 3D does not down-sample along z either.
 THIN = 16
+
+
+_LIKE_STRUCTURE = (
+    "The noise of {} cannot be distinguished from its structure. {} Give a repeat scan (pair), "
+    "correct rings (correct_rings=True), or reconstruct without smoothing. To train in spite of "
+    "this, choose a method (method='r2r' or 'n2v2')."
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -150,6 +154,8 @@ def decide_method(task: Task, noise: NoiseModel, std: float) -> Method:
         # in weak noise blind spots would lose small pores, and R2R cannot do much harm
         is_far = far_axis(noise.correlation) != ""
         hides = is_open and not (is_far and noise.deviation < WEAK * std)
+        if hides and is_far and {"y", "x"} <= {*noise.diagnosis.correlated_axes}:
+            raise InputError(_LIKE_STRUCTURE.format(task.volume.name, doubts))
         instead = f"{doubts} Method n2v2 is used instead of r2r."
         if is_open and not hides:
             # differences of neighbours contain less structure than flat regions

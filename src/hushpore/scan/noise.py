@@ -10,6 +10,7 @@ import numpy as np
 
 from hushpore.base.errors import InputError
 from hushpore.base.formatting import readable_count
+from hushpore.base.volume import Volume
 from hushpore.scan.flat_blocks import (
     FEWEST,
     Drawn,
@@ -23,6 +24,7 @@ from hushpore.scan.flat_blocks import (
 )
 from hushpore.scan.noise_model import (
     NOTABLE,
+    WEAK,
     NoiseDiagnosis,
     NoiseModel,
     far_axis,
@@ -33,7 +35,6 @@ from hushpore.scan.noise_strength import DetrendedBlocks, detrended_blocks, meas
 
 if TYPE_CHECKING:
     from hushpore.base.arrays import Float32s, Float64s, Int64s
-    from hushpore.base.volume import Volume
     from hushpore.scan.sample import Sample
 
 
@@ -69,6 +70,11 @@ _SATURATED = 0.01
 #: Share of the quarters of flat blocks that are used for the diagnosis, and their minimum number:
 #: with fewer, rings in a small scan are not found.
 _CALMEST, _AT_LEAST = 0.25, 160
+
+#: Correlation at the largest lag from which longer lags are measured, on voxels at these distances;
+#: minimum number of such voxels along y and x, and along z; and maximum share of the variance of a
+#: scan that noise with long lags has: above, it is taken for structure.
+_PERHAPS_FAR, _STEPS, _FEWEST_ACROSS, _SLICES, _MOST_OF_SCAN = 0.1, (2, 3, 4), 24, 8, 0.6
 
 #: One in this many of the usual blocks is drawn for a brief estimate.
 _BRIEF = 8
@@ -159,7 +165,9 @@ def estimate_noise(
         even = even_ones(kind, blocks, used)
     found = _model(volume, kind, used, even, (offset, slope), drawn, doubts)
     if brief or not found.deviation:
-        return found
+        return _doubting_far(found)
+    variance = float(drawn.values.var())
+    found = _doubting_far(_extended(found, volume, seed, slicewise, sample, variance))
     diagnosis = _diagnosis(volume, kind, used, found, drawn)
     # without doubts, since a weaker estimate returns more of the scan
     if not found.doubts:
@@ -170,10 +178,8 @@ def estimate_noise(
         line = (found.offset, found.slope)
         strength = measure_strength(drawn.values, middles, found.autocovariance, line)
         found = found.strengthened(strength.factor, strength.map)
-    if not diagnosis.is_independent:
-        return replace(found, diagnosis=diagnosis)
     doubts = [*found.doubts]
-    if found.deviation > _AGREEING * diagnosis.noise:
+    if diagnosis.is_independent and found.deviation > _AGREEING * diagnosis.noise:
         doubts.append(
             f"The variation in the flattest regions ({found.deviation:.3g}) exceeds the noise "
             f"({diagnosis.noise:.3g}, from differences of neighbouring voxels): no region is flat "
@@ -303,7 +309,6 @@ def _model(
     found = each.mean(0)
     if found[0] <= 0:
         return _no_noise(kind, volume, drawn)
-    correlation = kind.unfold(found / found[0])
     root = np.sqrt(len(blocks))
     deviation = np.sqrt(found[0])
     deviation_error = float(each[:, 0].std() / root / (2 * deviation))
@@ -323,11 +328,6 @@ def _model(
         max(found[kind.neighbours], default=0.0) <= NOTABLE * found[0]
     ):
         doubts.append("The noise is skewed, as with few counts: it is far from Gaussian.")
-    if axis := far_axis(correlation):
-        doubts.append(
-            f"The noise is correlated along {axis} over a longer distance than is analysed, as "
-            "with streaks or rings."
-        )
     energy = blocks.products[:, 0]
     # of a sum of squares of normal noise
     spread = np.sqrt(2 * kind.counts @ kind.unfold(found).ravel() ** 2)
@@ -349,6 +349,70 @@ def _model(
         bool((energy.std() / energy.mean()) ** 2 - expected**2 > _UNLIKE**2),
         tuple(doubts),
     ).scaled(drawn.unit)
+
+
+def _extended(
+    near: NoiseModel,
+    volume: Volume,
+    seed: int,
+    slicewise: bool,
+    sample: Sample | None,
+    variance: float,
+) -> NoiseModel:
+    """Extend noise with long correlation to longer lags, measured on every 2nd to 4th voxel.
+
+    `variance`: of the grey values.
+    Returns: `near` if no large region is flat, or if what varies there is most of the scan.
+    """
+    # in weak noise, texture would be taken for it
+    if near.deviation**2 <= WEAK**2 * variance or not far_axis(near.correlation, _PERHAPS_FAR):
+        return near
+    spatial = len(near.reach)
+    values = volume.data[tuple(n // 2 for n in volume.shape[:-spatial])]
+    if spatial == 3:
+        # as many slices in the middle as are read as a whole
+        most = _READ_WHOLE // (math.prod(values.shape[1:]) * values.dtype.itemsize)
+        kept = _middle(len(values), max(most, _SLICES))
+        if sample is not None:
+            share = (kept.stop - kept.start) / len(values)
+            depth = len(sample.mask)
+            sample = replace(sample, mask=sample.mask[_middle(depth, math.ceil(share * depth))])
+        values = values[kept]
+    values = np.asarray(values)
+    for step in _STEPS:
+        steps = [step] * spatial
+        if spatial == 3:
+            steps[0] = 1 if slicewise else max(min(step, len(values) // _SLICES), 1)
+        counts = [n // s for n, s in zip(values.shape, steps, strict=True)]
+        if min(counts[-2:]) < _FEWEST_ACROSS:
+            break
+        # the voxels of each offset are a volume of its own
+        pairs = list(zip(counts, steps, strict=True))
+        cut = values[tuple(slice(n * s) for n, s in pairs)].reshape([n for p in pairs for n in p])
+        order = (*range(1, 2 * spatial, 2), *range(0, 2 * spatial, 2))
+        offsets = Volume(cut.transpose(order).reshape(-1, *counts), axes=f"t{'zyx'[-spatial:]}")
+        inside = sample and replace(sample, shape=(1, *counts)[-3:])
+        far = estimate_noise(offsets, seed, slicewise=slicewise, sample=inside, brief=True)
+        if not far.doubts and far.deviation**2 < _MOST_OF_SCAN * variance:
+            return near.extended(far.autocovariance, steps)
+    return near
+
+
+def _doubting_far(found: NoiseModel) -> NoiseModel:
+    """Return a noise model, with a doubt if the noise extends beyond its lags."""
+    if not (axis := far_axis(found.correlation)):
+        return found
+    far = (
+        f"The noise is correlated along {axis} over a longer distance than is analysed, as with "
+        "streaks or rings."
+    )
+    return replace(found, doubts=(*found.doubts, far))
+
+
+def _middle(n: int, count: int) -> slice:
+    """Return the slice of `count` numbers, or all, in the middle of `n`."""
+    first = max(n - count, 0) // 2
+    return slice(first, min(first + count, n))
 
 
 def _is_of_few_counts(residual: Float32s) -> bool:

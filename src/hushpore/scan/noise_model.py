@@ -12,6 +12,7 @@ and rings from detector rows and columns.
 from __future__ import annotations
 
 import dataclasses
+import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -162,6 +163,9 @@ _INDEPENDENT = 0.05
 #: Correlation at the largest lag along an axis above which the noise extends beyond it.
 _FAR = 0.2
 
+#: Noise relative to the standard deviation of a scan up to which it counts as weak.
+WEAK = 0.2
+
 #: Minimum relative difference of the noise far from the centre and near it, for a note.
 _NOTABLE_RIM = 0.1
 
@@ -275,6 +279,39 @@ class NoiseModel:
             slope=self.slope * factor**2,
         )
 
+    def extended(self, far: Float64s, steps: Sequence[int]) -> NoiseModel:
+        """Return the noise model with longer lags, from an autocovariance of every few voxels.
+
+        Between the lags of `far` it is linear, plus what the autocovariance of neighbouring voxels
+        deviates from a line there: small blocks hide noise that is coarser than they are.
+
+        `far`: at every `steps`-th lag along each axis.
+        """
+        from scipy.ndimage import map_coordinates
+
+        def between(values: Float64s, reach: Sequence[int]) -> Float64s:
+            lags = (np.arange(-r, r + 1) for r in reach)
+            places = (lag / s + n // 2 for lag, s, n in zip(lags, steps, values.shape, strict=True))
+            at = np.meshgrid(*places, indexing="ij")
+            return np.asarray(map_coordinates(values, at, order=1), np.float64)
+
+        wide = between(far, [n // 2 * s for n, s in zip(far.shape, steps, strict=True)])
+        # up to the last lag that both have
+        common = [r // s * s for r, s in zip(self.reach, steps, strict=True)]
+
+        def inner(shape: Sequence[int], every: Sequence[int]) -> tuple[slice, ...]:
+            middles = zip(shape, common, every, strict=True)
+            return tuple(slice(n // 2 - c, n // 2 + c + 1, s) for n, c, s in middles)
+
+        ones = [1] * len(common)
+        own, near = inner(self.autocovariance.shape, ones), inner(wide.shape, ones)
+        lags = self.autocovariance[inner(self.autocovariance.shape, steps)]
+        wide[near] += self.autocovariance[own] - between(lags, common)
+        model = self.strengthened(math.sqrt(wide.flat[wide.size // 2]) / self.deviation)
+        error = np.full(wide.shape, self.correlation_error.max())
+        error[near] = self.correlation_error[own]
+        return replace(model, autocovariance=wide, correlation_error=error)
+
     def scaled(self, unit: float) -> NoiseModel:
         """Return the noise model of the values times `unit`."""
         return replace(
@@ -319,8 +356,8 @@ class NoiseModel:
         return power_spectrum(self.autocovariance, shape)
 
 
-def far_axis(correlation: Float64s) -> str:
-    """Return the axis along which noise is correlated beyond the largest lag; empty if none."""
+def far_axis(correlation: Float64s, least: float = _FAR) -> str:
+    """Return the axis with the highest correlation at the largest lag; empty if below `least`."""
     reach = tuple(n // 2 for n in correlation.shape)
     found = {}
     for number, (axis, most) in enumerate(zip("zyx"[-len(reach) :], reach, strict=True)):
@@ -329,7 +366,7 @@ def far_axis(correlation: Float64s) -> str:
         if most > 1:
             found[axis] = float(abs(correlation[tuple(place)]))
     axis = max(found, key=lambda each: found[each], default="")
-    return axis if axis and found[axis] > _FAR else ""
+    return axis if axis and found[axis] > least else ""
 
 
 def power_spectrum(autocovariance: Float64s, shape: Sequence[int]) -> Float64s:

@@ -216,6 +216,10 @@ _MEDIAN = 0.6745
 #: too much of the image.
 _LEAST_NOISE = 0.3
 
+#: Minimum variance of the differences relative to that of the noise, 36 for white noise: below,
+#: the noise is so smooth that they contain more of blurred edges than of it.
+_LEAST_FINE = 0.36
+
 #: Minimum excess over the flattest regions for a correction.
 _NOTABLE = 1.03
 
@@ -262,7 +266,9 @@ def measure_strength(
     values = boxes.reshape(len(boxes), -1, *boxes.shape[-2:])
     variance = float(autocovariance.flat[autocovariance.size // 2])
     expected = fine_variance(autocovariance)
-    if expected <= 0 or math.sqrt(variance) < _LEAST_NOISE * float(values.std()):
+    if expected <= _LEAST_FINE * variance or math.sqrt(variance) < _LEAST_NOISE * float(
+        values.std()
+    ):
         return Strength()
     fine = np.diff(np.diff(values, 2, axis=-1), 2, axis=-2).reshape(len(values), -1)
     square = (fine**2).mean(1)
