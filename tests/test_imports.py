@@ -33,7 +33,6 @@ ALLOWED |= {"cli": set(ALLOWED), "viewer": set(ALLOWED)}
 BY_NAME = {
     "base/display.py": {"viewer"},
     "cli/commands.py": {"viewer"},
-    "io/registry.py": {"runs"},
     "jobs/__init__.py": {"runs", "cluster"},
 }
 

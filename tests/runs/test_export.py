@@ -14,9 +14,10 @@ import hushpore
 from hushpore import InputError, Volume
 from hushpore.base.errors import MissingPackageError, OutputError
 from hushpore.cli.commands import hushpore as command
-from hushpore.runs import workbook
-from hushpore.runs.pore_result import open_result
-from hushpore.runs.result_folder import write_result
+from hushpore.io.export import workbook
+from hushpore.io.results import write_image
+from hushpore.runs.pore_result import open_result, read_result_table
+from hushpore.runs.result_folder import read_provenance, write_result
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -155,6 +156,7 @@ def test_a_workbook_holds_totals_tables_form_and_settings_as_numbers_with_units(
     assert sheets["Form"]["value"].dtype == np.float64
     settings = sheets["Settings"].set_index("setting")["value"]
     assert settings["report_form"] == "casting"
+    assert set(sheets["Settings"]["job"]) == {"pores"}
     folder = write_result(tmp_path / "folder", [found], volume)
     (again,) = hushpore.export(folder, tmp_path / "again.xlsx")
     for name in ("Totals", "Throats", "Form", "Settings"):
@@ -178,3 +180,81 @@ def test_a_table_longer_than_a_sheet_is_refused(
     with pytest.raises(InputError, match="Export to Parquet"):
         hushpore.export(found, tmp_path / "result.xlsx")
     assert not list(tmp_path.iterdir())
+
+
+@pytest.fixture
+def switched_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Switch on workbooks and decimal commas for a test."""
+    monkeypatch.setenv("HUSHPORE_WORKBOOK", "true")
+    monkeypatch.setenv("HUSHPORE_CSV_DECIMAL", "comma")
+
+
+@pytest.mark.usefixtures("switched_on")
+def test_a_result_too_long_for_a_workbook_is_written_without_it(
+    tmp_path: Path, found: Pores, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(workbook, "_ROWS", len(found.pores))
+    folder = write_result(tmp_path / "result", [found], found.volume)
+    assert not (folder / "result.xlsx").exists()
+    (note,) = read_provenance(folder)["notes"]
+    assert "The workbook was not written. The table Totals has" in note
+
+
+@pytest.mark.usefixtures("switched_on")
+def test_a_workbook_of_phases_has_every_table_with_units(tmp_path: Path) -> None:
+    labels = np.repeat(np.array([1, 2, 3], np.uint8), 4)[:, None, None] * np.ones((1, 9, 9), int)
+    volume = Volume(labels.astype(np.uint8), 2.0, "um")
+    phases = hushpore.measure_phases(volume, are_labels=True, regions=True, device="cpu")
+    folder = write_result(tmp_path / "result", [phases], volume)
+    sheets = pd.read_excel(folder / "result.xlsx", sheet_name=None)
+    names = ["Phases", "Contacts", "Profile", "Regions", "Region contacts", "Settings"]
+    assert list(sheets) == names
+    assert sheets["Phases"]["volume (µm³)"].tolist() == [4 * 81 * 8] * 3
+    assert sheets["Contacts"]["area (µm²)"].tolist() == phases.contacts["area"].tolist()
+    assert sheets["Profile"]["position (µm)"].tolist() == [2.0 * number for number in range(12)]
+
+
+def test_without_the_package_a_workbook_is_refused_before_the_run(
+    tmp_path: Path, scan: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "xlsxwriter", None)
+    words = ["pores", str(scan), "-o", str(tmp_path / "new"), "--workbook"]
+    done = CliRunner().invoke(command, words)
+    assert done.exit_code == 1
+    assert "hushpore[xlsx]" in done.output
+    assert not (tmp_path / "new").exists()
+
+
+def test_commands_write_workbooks_and_decimal_commas_that_are_read_as_others(
+    tmp_path: Path,
+) -> None:
+    """A batch writes them for each scan, and its summary too."""
+    void = np.zeros((3, 12, 20, 20), bool)
+    for number in range(3):
+        void[number, 3:9, 4:12, 4 : 10 + number] = True
+    for number, each in enumerate(void):
+        write_image(
+            tmp_path / f"{number}.tif", Volume(np.where(each, 10, 200).astype("u1"), 0.3, "um")
+        )
+    flags = ["--csv-decimal", "comma", "--workbook", "--exterior", "keep", "--device", "cpu"]
+    words = ["batch", "--no-denoise", *flags, "-o", str(tmp_path / "new")]
+    done = CliRunner().invoke(command, [*words, *(str(tmp_path / f"{n}.tif") for n in range(3))])
+    assert done.exit_code == 0, done.output
+    assert (tmp_path / "new" / "summary.csv").read_text("utf-8").startswith("name;state;porosity")
+    summary = read_result_table(tmp_path / "new" / "summary.csv")
+    np.testing.assert_allclose(summary["porosity"], void.mean(axis=(1, 2, 3)), rtol=1e-12)
+    folder = tmp_path / "new" / "0"
+    lines = (folder / "totals.csv").read_text("utf-8").splitlines()
+    assert lines[:2] == [
+        "name;title;value;unit",
+        f"porosity;Porosity;{void[0].mean()};".replace(".", ","),
+    ]
+    assert "result.xlsx" in read_provenance(folder)["files"]
+    sheet = pd.read_excel(folder / "result.xlsx", sheet_name="Pores")
+    pores = open_result(folder).pores
+    assert sheet["volume (µm³)"].tolist() == pytest.approx(pores["volume"].tolist(), rel=1e-12)
+    # the flags hold for one command
+    again = CliRunner().invoke(command, ["rerun", str(folder), "-o", str(tmp_path / "again")])
+    assert "Identical" in again.output
+    assert (tmp_path / "again" / "totals.csv").read_text("utf-8").startswith("name,title")
+    assert not (tmp_path / "again" / "result.xlsx").exists()

@@ -302,17 +302,6 @@ def harmless_table(table: pd.DataFrame) -> pd.DataFrame:
     return table.assign(**{str(name): column for name, column in changed.items()})
 
 
-def as_csv(table: pd.DataFrame, path: Path | None = None, separator: str = ",") -> str | None:
-    """Write a table as CSV with full precision, made safe by `harmless_table`.
-
-    `path`: file to write; without it the text is returned.
-    """
-    found: str | None = harmless_table(table).to_csv(
-        path, sep=separator, index=False, lineterminator="\n", encoding="utf-8"
-    )
-    return found
-
-
 def _harmless_cell(value: Any) -> Any:
     if not isinstance(value, str):
         return value

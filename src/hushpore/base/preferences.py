@@ -63,6 +63,20 @@ class Preferences(Settings):
         "Folder for temporary files of data larger than memory. Empty: the system's folder.",
         path="folder",
     )
+    csv_decimal: str = option(
+        "point",
+        "Decimal sign of numbers in tables (CSV, clipboard). comma: CSV has semicolons between its "
+        "columns, as spreadsheet programs of many countries expect. hushpore reads both.",
+        label="CSV decimal sign",
+        choices=("point", "comma"),
+        choice_labels=("Point", "Comma"),
+    )
+    workbook: bool = option(
+        False,
+        "Also write all tables of a result as one workbook for Excel and LibreOffice, result.xlsx, "
+        "with units in its headings.",
+        label="Write a workbook",
+    )
     switches: str = option(
         "",
         "Optimisations of a GPU to switch on or off, for example graphs=off, pinned=on. Others, "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from hushpore.base.errors import InputError
+from hushpore.base.preferences import Preferences, variable_of
 from hushpore.runs.reading import Reading
 
 if TYPE_CHECKING:
@@ -95,6 +97,33 @@ class JobCommand(click.Command):
         for title, records in sections.items():
             with formatter.section(title):
                 formatter.write_dl(records)
+
+
+def preference_flags(*names: str) -> Callable[[Any], Any]:
+    """Return a decorator that adds flags for preferences, which hold until the command ends."""
+
+    def decorate(command: Any) -> Any:
+        for option in reversed(Preferences.options()):
+            if option.name in names:
+                is_switch = bool in option.types
+                command = click.option(
+                    option.flag, option.name, cls=SettingOption, setting=option, section=_OWN,
+                    default=None, expose_value=False, callback=_prefer, help=option.help,
+                    **({"flag_value": "true"} if is_switch else {"type": SettingType(option)}),
+                )(command)  # fmt: skip
+        return command
+
+    return decorate
+
+
+def _prefer(ctx: click.Context, param: click.Parameter, value: Any) -> None:
+    """Set the environment variable of a preference, which processes of a batch inherit."""
+    if value is None:
+        return
+    variable = variable_of(str(param.name))
+    before = {variable: os.environ[variable]} if variable in os.environ else {}
+    os.environ[variable] = value
+    ctx.call_on_close(lambda: (os.environ.pop(variable), os.environ.update(before)))
 
 
 def settings_flags(settings: type[Settings], title: str = "") -> Callable[[Any], Any]:

@@ -10,10 +10,12 @@ import click
 
 from hushpore.base.errors import InputError
 from hushpore.base.events import result_text
+from hushpore.base.preferences import preferred
 from hushpore.cli.flags import (
     JobCommand,
     device_flag,
     in_flags,
+    preference_flags,
     reading_flags,
     reading_from,
     settings_flags,
@@ -46,6 +48,7 @@ PASSED = "passed"
 _COMMON = (
     device_flag,
     reading_flags(),
+    preference_flags("csv_decimal", "workbook"),
     trace_flag,
     timings_flag,
     click.option("--overwrite", is_flag=True, help="Replace an existing result."),
@@ -168,6 +171,7 @@ def batch_command(jobs: Sequence[str] = CHAIN, name: str = "batch") -> click.Com
         settings_sources(*jobs),
         reading_flags(),
         device_flag,
+        preference_flags("csv_decimal", "workbook"),
         click.option(
             "--overwrite", is_flag=True,
             help="Replace results made with other settings or from a scan that has changed since.",
@@ -235,6 +239,9 @@ def _run(
         inputs = [path, *files_of(steps.values())]
         target = check_result_target(output, jobs, overwrite, inputs=inputs, others=others)
         done = _run_on_cluster(steps, source, target, flags, recorder)
+        if preferred("workbook").value:
+            words = f"hushpore export {target} -o result.xlsx"
+            echo(f"No workbook is written on a cluster. Write it with: {words}", err=True)
     else:
         work = run_pipeline(
             source,

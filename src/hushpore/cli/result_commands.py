@@ -11,12 +11,12 @@ from typing import Any
 
 import click
 
-from hushpore.base.formatting import as_csv
-from hushpore.cli.flags import device_flag, in_flags, reading_flags, reading_from
+from hushpore.cli.flags import device_flag, in_flags, preference_flags, reading_flags, reading_from
 from hushpore.cli.terminal import drive, echo
 from hushpore.figures.drawing import COLUMNS
 from hushpore.figures.drawing import FORMATS as FIGURE_FORMATS
 from hushpore.io.registry import exporters_of
+from hushpore.io.results import as_csv
 from hushpore.runs.pore_result import export
 
 FORMATS = exporters_of("pores")
@@ -33,6 +33,7 @@ EXPORT_HELP = (
     "-o", "--output", required=True, metavar="OUT", help="New result: a folder, or an image file."
 )
 @device_flag
+@preference_flags("csv_decimal", "workbook")
 @click.option(
     "--json", "as_json", is_flag=True, help="Print the outcome as JSON, without a progress bar."
 )
@@ -64,6 +65,7 @@ def rerun_command(
 @click.argument("b", metavar="B")
 @click.option("-o", "--output", metavar="FILE", help="Figure that shows both results (.png).")
 @click.option("--csv", metavar="FILE", help="CSV file for the table.")
+@preference_flags("csv_decimal")
 @click.option("--json", "as_json", is_flag=True, help="Print the table as JSON.")
 @click.option("--overwrite", is_flag=True, help="Replace existing files.")
 def compare_command(
@@ -179,6 +181,7 @@ def export_command(
     multiple=True,
     help="File format; repeat for more.  [default: all]",
 )
+@preference_flags("csv_decimal")
 @click.option("--overwrite", is_flag=True, help="Replace existing files.")
 def plots_command(
     result: str,

@@ -20,6 +20,7 @@ from hushpore.cluster.merging import begin_merging, paint_parts, roots
 from hushpore.cluster.task_runner import on_gpu_or_cpu
 from hushpore.cluster.void import carried, paints_late
 from hushpore.device.timing import StageTimer
+from hushpore.io.results import as_csv
 from hushpore.io.zarr import ZarrImage
 from hushpore.pores.geometry.sums import add_rows
 from hushpore.pores.gpu.engines import GpuSlabs
@@ -256,8 +257,7 @@ def write_table(content: Path, name: str, columns: Mapping[str, npt.ArrayLike]) 
     """Write a table of a result."""
     import pandas as pd
 
-    path = content / f"{name}.csv"
-    pd.DataFrame(columns).to_csv(path, index=False, lineterminator="\n", encoding="utf-8")
+    as_csv(pd.DataFrame(columns), content / f"{name}.csv")
 
 
 def watershed(

@@ -362,7 +362,7 @@ _EXPORTERS: dict[str, Exporter] = {
     "xlsx": Exporter(
         title="Excel",
         of="pores",
-        writers={".xlsx": "hushpore.runs.workbook:write_xlsx"},
+        writers={".xlsx": "hushpore.io.export.workbook:write_xlsx"},
         package="xlsxwriter",
         extra="xlsx",
         content="totals, tables, form and settings in one workbook",

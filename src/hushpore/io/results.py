@@ -14,7 +14,9 @@ import numpy as np
 
 from hushpore.base.atomic import new_file
 from hushpore.base.errors import InputError, OutputError
-from hushpore.base.formatting import METRES, as_csv, harmless, read_table, read_text
+from hushpore.base.formatting import METRES, harmless, harmless_table, read_table, read_text
+from hushpore.base.preferences import preferred
+from hushpore.io.export.workbook import write_sheets
 from hushpore.io.lazy_arrays import slabs
 from hushpore.io.output_target import PROVENANCE, check_target, new_directory
 from hushpore.io.registry import exporter_by_ending, exporters_of
@@ -105,7 +107,7 @@ def _storable(volume: Volume) -> np.dtype[Any]:
     return dtype
 
 
-__all__ = ["check_image_target", "check_target", "write_image", "write_results"]
+__all__ = ["as_csv", "check_image_target", "check_target", "write_image", "write_results"]
 
 _NAME = re.compile(r"[^\W.][\w .+-]*")
 
@@ -119,6 +121,7 @@ def write_results(
     figures: Mapping[str, bytes] | None = None,
     pages: Mapping[str, str] | None = None,
     arrays: Mapping[str, Mapping[str, Any]] | None = None,
+    workbooks: Mapping[str, Mapping[str, pd.DataFrame]] | None = None,
     overwrite: bool = False,
 ) -> Path:
     """Write a result as a directory, atomically.
@@ -140,6 +143,8 @@ def write_results(
         HTML pages, written as ``<name>.html``.
     arrays : mapping of str to mapping, optional
         Sets of arrays by their names, written compressed as ``<name>.npz``.
+    workbooks : mapping of str to mapping, optional
+        Tables by the names of their sheets, written as ``<name>.xlsx``.
     overwrite : bool, optional
         Replace an earlier result when this one is complete. A directory that is not a result, or
         contains other files, is never replaced.
@@ -157,8 +162,11 @@ def write_results(
         If a name is not a valid file name, or TIFF does not support the data type of an image.
     """
     target = check_target(directory, overwrite)
-    figures, pages, arrays = figures or {}, pages or {}, arrays or {}
-    parts = {"tif": images, "csv": tables, "png": figures, "html": pages, "npz": arrays}
+    figures, pages, arrays, workbooks = figures or {}, pages or {}, arrays or {}, workbooks or {}
+    parts = {
+        "tif": images, "csv": tables, "png": figures, "html": pages, "npz": arrays,
+        "xlsx": workbooks,
+    }  # fmt: skip
     names = [f"{name}.{ending}" for ending, named in parts.items() for name in named]
     for name in names:
         if not _NAME.fullmatch(name):
@@ -177,6 +185,8 @@ def write_results(
             (part / f"{name}.html").write_text(page, encoding="utf-8")
         for name, named in arrays.items():
             write_arrays(part / f"{name}.npz", named)
+        for name, sheets in workbooks.items():
+            write_sheets(part / f"{name}.xlsx", sheets)
         write_json(part / PROVENANCE, {**provenance, "files": sorted([*names, PROVENANCE])})
     return target
 
@@ -236,6 +246,24 @@ def write_image(
 
         exporter.write(target, volume, overwrite, ready)
     return target
+
+
+def as_csv(table: pd.DataFrame, path: Path | None = None, separator: str = "") -> str | None:
+    """Write a table as CSV with full precision, made safe by `harmless_table`.
+
+    The decimal sign is that of the preference ``csv_decimal``; with commas, semicolons are between
+    the columns. `path`: file to write; without it the text is returned. `separator`: another one.
+    """
+    has_commas = preferred("csv_decimal").value == "comma"
+    found: str | None = harmless_table(table).to_csv(
+        path,
+        sep=separator or ",;"[has_commas],
+        decimal=".,"[has_commas],
+        index=False,
+        lineterminator="\n",
+        encoding="utf-8",
+    )
+    return found
 
 
 def write_arrays(path: Path, arrays: Mapping[str, Any]) -> None:

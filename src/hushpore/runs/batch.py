@@ -16,9 +16,9 @@ from hushpore._version import __version__
 from hushpore.base.atomic import new_file, remove_partial
 from hushpore.base.errors import InputError, OutputError
 from hushpore.base.events import Note, Progress, StopEarly
-from hushpore.base.formatting import as_csv, encodable, read_text
+from hushpore.base.formatting import encodable, read_text
 from hushpore.io.folders import shortened
-from hushpore.io.results import write_json
+from hushpore.io.results import as_csv, write_json
 from hushpore.jobs import JOBS, check_chain, is_one_image, load
 from hushpore.runs.batch_groups import (
     group_table,

@@ -12,7 +12,7 @@ import pandas as pd
 
 from hushpore.base.atomic import explained_writing, new_file
 from hushpore.base.errors import InputError
-from hushpore.base.formatting import as_csv, readable_unit
+from hushpore.base.formatting import readable_unit
 from hushpore.figures.drawing import (
     COLUMNS,
     FORMATS,
@@ -34,6 +34,7 @@ from hushpore.figures.size_plots import (
     inclination_table,
 )
 from hushpore.io.output_target import check_target, require_apart
+from hushpore.io.results import as_csv
 from hushpore.pores.forms.tables import size_statistics
 from hushpore.pores.result import Pores
 from hushpore.pores.tables.measures import PORES, measure_of, summarised

@@ -16,6 +16,7 @@ from hushpore.io.output_target import check_target, require_apart
 from hushpore.io.registry import exporter_by_ending, exporters_of
 from hushpore.jobs import PORE_JOBS
 from hushpore.runs.result_folder import read_provenance
+from hushpore.runs.workbook import sheets_of_result
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -84,8 +85,10 @@ def open_result(given: ResultLike | Phases) -> PoreResult:
         found = cast("Pores", given)
         name = str(found.provenance["settings"]["report_form"])
         form = None if name == "none" else found.form(name)
-        tables = found.pores, found.throats
-        return PoreResult(found.volume.name, found.labels_volume, *tables, found.provenance, form)
+        return PoreResult(
+            found.volume.name, found.labels_volume, found.pores, found.throats, found.provenance,
+            form, sheets_of_result,
+        )  # fmt: skip
     path = Path(given).expanduser()
     provenance = read_provenance(path)
     folder = path if path.is_dir() else path.parent
@@ -103,7 +106,8 @@ def open_result(given: ResultLike | Phases) -> PoreResult:
     file = folder / "form.csv"
     form = read_result_table(file) if file.is_file() else None
     labels = describe(needed[2])[0]
-    return PoreResult(folder.resolve().name, labels, pores, throats, made[-1], form)
+    name = folder.resolve().name
+    return PoreResult(name, labels, pores, throats, made[-1], form, sheets_of_result)
 
 
 def open_regions(given: ResultLike | Phases) -> PoreResult:
@@ -122,14 +126,17 @@ def open_regions(given: ResultLike | Phases) -> PoreResult:
             raise _without_regions(folder.name)
         regions, contacts = (read_result_table(file) for file in files[:2])
         labels = describe(files[2])[0]
-        return PoreResult(folder.resolve().name, labels, regions, contacts, made[0])
+        name = folder.resolve().name
+        return PoreResult(name, labels, regions, contacts, made[0], sheets=sheets_of_result)
     if isinstance(given, PoreResult) or given.provenance["job"] != "phases":
         return open_result(given)
     found = cast("Phases", given)
     if found.regions is None:
         raise _without_regions(found.volume.name)
     tables = found.region_table, found.region_contacts
-    return PoreResult(found.volume.name, found.regions_volume, *tables, found.provenance)
+    return PoreResult(
+        found.volume.name, found.regions_volume, *tables, found.provenance, sheets=sheets_of_result
+    )
 
 
 def _without_regions(name: str) -> InputError:

@@ -10,14 +10,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hushpore.base.atomic import new_file
-from hushpore.base.errors import InputError, OutputError, import_optional
+from hushpore.base.errors import InputError, MissingPackageError, OutputError, import_optional
 from hushpore.base.events import ResultFiles, by_importance, result_text
 from hushpore.base.formatting import read_text
+from hushpore.base.preferences import preferred
 from hushpore.base.provenance import fingerprint
+from hushpore.io.export.workbook import require_rows
 from hushpore.io.output_target import PROVENANCE, check_target, new_directory, require_apart
-from hushpore.io.registry import exporter_by_ending
+from hushpore.io.registry import EXPORTERS, exporter_by_ending
 from hushpore.io.results import check_image_target, is_record, write_image, write_results
 from hushpore.jobs import JOBS, check_chain, is_one_image, load
+from hushpore.runs.workbook import sheets_of
 
 if TYPE_CHECKING:
     import os
@@ -43,10 +46,13 @@ def check_result_target(
     be replaced. `inputs`: files that are read. `others`: further files that are written.
     Returns: the absolute path.
     Raises InputError if these jobs cannot follow each other; OutputError if the path cannot be
-    written, or equals, contains or lies inside an input.
+    written, or equals, contains or lies inside an input; MissingPackageError if a workbook is
+    wanted and cannot be written.
     """
     check_chain(jobs)
     if not is_one_image(jobs):
+        if preferred("workbook").value:
+            EXPORTERS["xlsx"].require()
         target = check_target(path, overwrite)
         require_apart([target, *others], inputs)
     else:
@@ -98,6 +104,17 @@ def write_result(
     }
     figures: Mapping[str, bytes] = {}
     pages: Mapping[str, str] = {}
+    workbooks = {}
+    if preferred("workbook").value:
+        sheets = sheets_of(files.tables, provenance["jobs"], before.unit, before.n_spatial)
+        try:
+            EXPORTERS["xlsx"].require()
+            require_rows(sheets)
+            workbooks["result"] = sheets
+        except (InputError, MissingPackageError) as error:
+            provenance["notes"] = [
+                *provenance.get("notes", []), f"The workbook was not written. {error}",
+            ]  # fmt: skip
     report = JOBS[jobs[-1]].report
     if report:
         try:
@@ -117,6 +134,7 @@ def write_result(
         figures={**files.figures, **figures},
         pages=pages,
         arrays=files.arrays,
+        workbooks=workbooks,
         overwrite=overwrite,
     )
 

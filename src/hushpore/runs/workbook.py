@@ -1,71 +1,64 @@
-"""A pore result as one workbook for spreadsheet programs."""
+"""The sheets of a workbook, from the tables and the record of a result."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from hushpore.base.errors import InputError
+import pandas as pd
+
+from hushpore.base.formatting import readable_unit
+from hushpore.pores.phases.measures import CONTACTS, PHASES
 from hushpore.pores.tables.measures import FURTHER, PORES, THROATS
 from hushpore.pores.tables.totals import totals_columns
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-    from pathlib import Path
-
-    import pandas as pd
+    from collections.abc import Mapping, Sequence
 
     from hushpore.io.export import PoreResult
     from hushpore.pores.tables.measures import Measure
 
-#: Rows of a sheet in Excel and LibreOffice, with that of the headings.
-_ROWS = 1 << 20
+#: Powers of the unit of length of columns that are no measures of a pore or phase.
+_POWERS = {
+    **dict.fromkeys(("position", "edge", "diameter", "d10", "d50", "d90", "lognormal_median"), 1),
+    **{f"{what}_{end}": 1 for what in ("depth", "diameter", "radius", "thickness")
+       for end in ("from", "to")},
+    **dict.fromkeys(("density", "density_low", "density_high"), -3),
+}  # fmt: skip
 
 
-def write_xlsx(path: Path, result: PoreResult) -> None:
-    """Write totals, tables, form and settings as the sheets of a workbook.
+def sheets_of(
+    tables: Mapping[str, pd.DataFrame], jobs: Sequence[Mapping[str, Any]], unit: str, n_spatial: int
+) -> dict[str, pd.DataFrame]:
+    """Return the sheets by name: totals, tables with units in their headings, and settings.
 
-    Numbers are cells of numbers in full precision, whatever the decimal sign of the country; text
-    is never a formula. Headings of lengths have their unit.
-
-    Raises InputError if a table has more rows than a sheet.
+    `tables`: by name, as in a result folder. `jobs`: the records of the jobs. `unit`: of lengths.
     """
-    import pandas as pd
-
-    record = result.provenance
-    settings = {
-        name: value if isinstance(value, (bool, int, float, str)) else str(value)
-        for name, value in record["settings"].items()
-        if value is not None
-    }
+    measures: list[Measure[Any]] = [*PHASES, *CONTACTS, *PORES, *FURTHER.values(), *THROATS]
+    units = {each.name: each.unit(unit, n_spatial) for each in measures}
+    units |= {name: readable_unit(unit, max(power, -n_spatial)) for name, power in _POWERS.items()}
+    units["mercury_pressure"] = "Pa"
+    first = {"totals": tables["totals"]} if "totals" in tables else {}
     sheets = {
-        "Totals": pd.DataFrame(totals_columns(record["result"])),
-        "Pores": _with_units(result.pores, (*PORES, *FURTHER.values()), result),
-        "Throats": _with_units(result.throats, THROATS, result),
-        "Form": result.form,
-        "Settings": pd.DataFrame({"setting": settings.keys(), "value": settings.values()}),
+        name.replace("_", " ").capitalize(): table.rename(
+            columns=lambda name: f"{name} ({units[name]})" if units.get(name) else name
+        )
+        for name, table in {**first, **tables}.items()
     }
-    options = {"strings_to_formulas": False, "strings_to_urls": False}
-    with (
-        path.open("wb") as file,
-        pd.ExcelWriter(file, engine="xlsxwriter", engine_kwargs={"options": options}) as writer,
-    ):
-        for name, table in sheets.items():
-            if table is None:
-                continue
-            if len(table) >= _ROWS:
-                raise InputError(
-                    f"The table {name} of {result.name} has {len(table):,} rows, but a sheet has "
-                    f"at most {_ROWS:,}. Export to Parquet, or exclude small pores."
-                )
-            table.to_excel(writer, sheet_name=name, index=False, freeze_panes=(1, 0))
-            writer.sheets[name].autofit(300)
+    settings = [
+        (job["job"], name, value if isinstance(value, (bool, int, float, str)) else str(value))
+        for job in jobs
+        for name, value in job["settings"].items()
+        if value is not None
+    ]
+    return {**sheets, "Settings": pd.DataFrame(settings, columns=["job", "setting", "value"])}
 
 
-def _with_units(
-    table: pd.DataFrame, measures: Iterable[Measure[Any]], result: PoreResult
-) -> pd.DataFrame:
-    """Return a table whose headings have units."""
-    units = {each.name: each.unit(result.unit, result.n_spatial) for each in measures}
-    return table.rename(
-        columns=lambda name: f"{name} ({unit})" if (unit := units.get(name)) else name
-    )
+def sheets_of_result(result: PoreResult) -> dict[str, pd.DataFrame]:
+    """Return the sheets of a pore result: totals, pores, throats, form and settings."""
+    record = result.provenance
+    tables = {"pores": result.pores, "throats": result.throats}
+    if record["job"] != "phases":
+        tables = {"totals": pd.DataFrame(totals_columns(record["result"])), **tables}
+    if result.form is not None:
+        tables["form"] = result.form
+    return sheets_of(tables, [record], result.unit, result.n_spatial)

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
     import pandas as pd
 
     from hushpore.base.volume import Volume
@@ -26,6 +28,8 @@ class PoreResult:
     throats: pd.DataFrame
     provenance: dict[str, Any]  # record of the segmentation
     form: pd.DataFrame | None = None  # report form, if there is one
+    # returns the sheets of its workbook, by name
+    sheets: Callable[[PoreResult], Mapping[str, pd.DataFrame]] | None = None
 
     @property
     def unit(self) -> str:

@@ -20,11 +20,11 @@ from napari.layers import Layer
 
 from hushpore.base.atomic import new_file
 from hushpore.base.events import Note, ResultFiles, by_importance
-from hushpore.base.formatting import as_csv, file_name
+from hushpore.base.formatting import file_name
 from hushpore.base.provenance import fingerprint
 from hushpore.io import is_on_disk
 from hushpore.io.output_target import require_apart
-from hushpore.io.results import write_arrays, write_image, write_results
+from hushpore.io.results import as_csv, write_arrays, write_image, write_results
 from hushpore.jobs import JOBS
 from hushpore.pores.advice import remarks_of
 from hushpore.pores.settings import PoreSettings

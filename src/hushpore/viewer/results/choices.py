@@ -25,7 +25,7 @@ from qtpy.QtWidgets import (
 )
 from superqt.utils import signals_blocked
 
-from hushpore.base.formatting import as_csv
+from hushpore.io.results import as_csv
 from hushpore.pores.settings import PoreSettings
 from hushpore.pores.tables.measures import measure_of
 from hushpore.runs.report_page import form_section

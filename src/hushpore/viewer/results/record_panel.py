@@ -24,7 +24,8 @@ from qtpy.QtWidgets import (
 
 from hushpore.base.atomic import new_file
 from hushpore.base.errors import InputError
-from hushpore.base.formatting import as_csv, file_name
+from hushpore.base.formatting import file_name
+from hushpore.io.results import as_csv
 from hushpore.jobs import JOBS
 from hushpore.pores.tables.totals import total_of
 from hushpore.viewer.forms.choices import is_preview

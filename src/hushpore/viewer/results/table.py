@@ -23,7 +23,8 @@ from qtpy.QtGui import QKeySequence
 from qtpy.QtWidgets import QAbstractItemView, QApplication, QHeaderView, QTableView
 
 from hushpore.base.errors import InputError
-from hushpore.base.formatting import as_csv, readable_number
+from hushpore.base.formatting import readable_number
+from hushpore.io.results import as_csv
 from hushpore.pores.tables.measures import PORES, measure_of
 
 if TYPE_CHECKING:
