@@ -227,12 +227,13 @@ JOBS = Registry("jobs", JobDescription, {
         "measure_phases",
         on_gpu=False,
         cpu_only=True,
-        purpose="Separates up to eight materials by grey value, or uses labels, and measures them "
-        "and their contacts.",
+        purpose="Separates up to eight materials by grey value, by strokes painted on them, or by "
+        "labels, and measures them and their contacts.",
         short_help="Separate and measure up to eight phases.",
         help="Separate and measure the phases of the stack in PATH: volume fractions, thickness, "
         "contacts.\n\nWrites tables, phases.tif, report.html and result.json.",
         report="hushpore.runs.report_page:phase_report",
+        repeat="hushpore.pores.phases.classifier:repeated_phases",
         more_figures="hushpore.pores.phases.measures:figures_of",
         check="hushpore.pores.phases.job:check_volume",
     ),

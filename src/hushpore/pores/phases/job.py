@@ -11,6 +11,7 @@ import numpy as np
 
 from hushpore.base.errors import InputError, MemoryLimitError
 from hushpore.base.events import Note, Progress
+from hushpore.base.formatting import readable_percent
 from hushpore.base.provenance import make_provenance
 from hushpore.base.volume import SPATIAL_AXES, Volume, how_to_choose, require_grey
 from hushpore.device.backend import Backend
@@ -18,7 +19,8 @@ from hushpore.pores.advice import warnings_of
 from hushpore.pores.job import prepare, warm_up_kind
 from hushpore.pores.numbering import outside_totals
 from hushpore.pores.parallel import KernelThreads
-from hushpore.pores.phases.labelling import find_labels, find_phases
+from hushpore.pores.phases.classifier import BYTES_OF_BOX, CLASSIFIER
+from hushpore.pores.phases.labelling import DOUBTFUL, find_labels, find_phases, find_strokes
 from hushpore.pores.phases.measures import (
     PhaseSums,
     Regions,
@@ -27,6 +29,7 @@ from hushpore.pores.phases.measures import (
     rows_of,
 )
 from hushpore.pores.phases.result import Phases
+from hushpore.pores.phases.settings import MOST
 from hushpore.pores.pipeline import Stages
 from hushpore.pores.settings import PoreSettings
 from hushpore.pores.slab_steps import find_local_thickness
@@ -34,7 +37,7 @@ from hushpore.pores.slabs import Scratch, Slabs
 from hushpore.pores.transport.job import transport_of_job
 from hushpore.pores.void.components import AIR, FILLED_IN, OPEN, SOLID
 from hushpore.pores.watershed.graph import Tables
-from hushpore.pores.work import AT_A_TIME, LEAST_SLICES, Work
+from hushpore.pores.work import AT_A_TIME, LEAST_SLICES, Work, spacing_of
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
@@ -56,6 +59,9 @@ BYTES_A_VOXEL, BYTES_WITH_THICKNESS = 2, 23
 #: Bytes per voxel for regions: one phase 1, its distance map, basins and labels 4 each, and the
 #: regions and distances of all phases 4 each.
 BYTES_OF_REGIONS = 21
+
+#: Share of doubtful voxels from which on there is a warning.
+_MANY_DOUBTFUL = 0.1
 
 _MOST_VOXELS = 2**31 - 1  # limit of int32 indices
 
@@ -85,14 +91,19 @@ def measure_phases(volume: Volume, settings: PhaseSettings, backend: Backend) ->
         threads = at_end.enter_context(KernelThreads())
         work = Work(volume, how, slabs, scratch, threads, stages.timer)
         find = find_labels if settings.are_labels else find_phases
+        if settings.is_classified:
+            find = find_strokes
         found = yield from find(work, settings, stages)
         if not found.sample:
             raise InputError(
                 f"No voxel of {volume.name} is inside the sample, so there is nothing to measure. "
                 "Check the sample mask, or keep the surrounding air (exterior='keep')."
             )
-        labels, limits = found.labels, found.limits
-        names = settings.named(len(limits))
+        labels, limits, classifier = found.labels, found.limits, found.classifier
+        if classifier is None or settings.names:
+            names = settings.named(len(limits))
+        else:
+            names = classifier.names
         graph = yield from stages.run("measuring", _measure(work, labels, len(limits)), 0.4)
         for warning in _warnings(found, names, graph.voxels[1:], settings, volume):
             notes.append(warning)
@@ -115,7 +126,8 @@ def measure_phases(volume: Volume, settings: PhaseSettings, backend: Backend) ->
     columns, contacts = phase_columns(sums, names), contact_columns(sums, names)
     totals = {
         "count": len(limits),
-        "thresholds": limits[:-1, 1].tolist() if not settings.are_labels else None,
+        "thresholds": limits[:-1, 1].tolist() if find is find_phases else None,
+        **({} if classifier is None else {"painted": list(classifier.painted)}),
         "sample_voxels": int(sums.voxels.sum()),
         **outside_totals(found.exterior, 1 - found.sample / math.prod(volume.shape)),
         "phases": rows_of(columns),
@@ -124,6 +136,12 @@ def measure_phases(volume: Volume, settings: PhaseSettings, backend: Backend) ->
         "unit": volume.unit,
     }
     provenance = make_provenance("phases", volume, settings, backend.description, timing, notes)
+    if classifier is not None and not settings.strokes:
+        known = {"name": settings.classifier, "blake2b": classifier.fingerprint}
+        provenance["auxiliary"][CLASSIFIER] = known
+    probabilities = found.probabilities
+    if probabilities is not None:
+        probabilities = probabilities.reshape(-1, *volume.shape)
     yield Progress("labels", depth, depth, "slices", 1.0)
     return Phases(
         labels=labels.array().reshape(volume.shape),
@@ -135,6 +153,9 @@ def measure_phases(volume: Volume, settings: PhaseSettings, backend: Backend) ->
         thickness=None if diameter is None else diameter.reshape(volume.shape),
         regions=regions,
         transport=transport,
+        classifier=classifier,
+        probabilities=probabilities,
+        strokes=volume.auxiliary_of(settings, "strokes"),
         _phase_columns=columns,
         _contact_columns=contacts,
     )
@@ -158,14 +179,14 @@ def check_volume(volume: Volume, settings: PhaseSettings) -> None:
             "pores with 'hushpore pores', or give integer labels, one above 0 for each phase "
             "(are_labels)."
         )
-    if settings.are_labels and volume.dtype.kind not in "iu":
+    if settings.are_labels and not settings.is_classified and volume.dtype.kind not in "iu":
         raise InputError(
             f"Labels must be whole numbers, but {volume.name} holds {volume.dtype}. Convert it, or "
             "read its values as grey values (are_labels=False)."
         )
-    if not settings.are_labels:
+    if settings.is_classified or not settings.are_labels:
         require_grey(volume, ", or read each label as a phase (are_labels=True)")
-        settings.named(settings.count)
+        settings.named(MOST if settings.is_classified else settings.count)
     count = math.prod(volume.shape)
     if count > _MOST_VOXELS:
         raise InputError(
@@ -175,7 +196,9 @@ def check_volume(volume: Volume, settings: PhaseSettings) -> None:
     in_place = isinstance(volume.data, np.ndarray)
     a_voxel = BYTES_WITH_THICKNESS if settings.thickness else BYTES_A_VOXEL
     a_voxel += BYTES_OF_REGIONS if settings.regions else 0
+    a_voxel += MOST if settings.is_classified and settings.probabilities else 0
     needed = count * (a_voxel + (0 if in_place else volume.dtype.itemsize))
+    needed += BYTES_OF_BOX if settings.is_classified and count > BYTES_OF_BOX else 0
     free = Backend().free_memory()
     if needed > free:
         raise MemoryLimitError(
@@ -266,6 +289,13 @@ def _warnings(
 ) -> Iterator[Note]:
     """Yield warnings about empty phases and the exterior."""
     for number in np.flatnonzero(voxels == 0):
+        if found.classifier is not None:
+            yield Note(
+                f"{names[number]} is empty: no voxel is classified as it. Paint more of it.",
+                True,
+                "result",
+            )
+            continue
         low, high = found.limits[number]
         ends = [f"above {low:g}"] if number else []
         ends += [f"up to {high:g}"] if number + 1 < voxels.size else []
@@ -276,6 +306,8 @@ def _warnings(
         yield Note(text, True, "result")
     if found.problem:
         yield Note(found.problem, True, "result")
+    if found.classifier is not None:
+        yield from _warnings_of_classifier(found, volume)
     how = settings.of_pores(float(found.limits[0, 1]))
     share = 1 - found.sample / math.prod(volume.shape)
     # grey values of several materials differ anyway
@@ -283,3 +315,28 @@ def _warnings(
     for warning in warnings_of(volume, how, exterior, share):
         # the remedies are settings of the pore segmentation
         yield dataclasses.replace(warning, remedy=None)
+
+
+def _warnings_of_classifier(found: Found, volume: Volume) -> Iterator[Note]:
+    """Yield warnings about a classifier on another voxel size, and about doubtful voxels."""
+    assert found.classifier is not None
+    spacing, painted_on = spacing_of(volume), found.classifier.spacing
+    if not np.allclose(spacing, painted_on, rtol=0.02):
+        given, now = (
+            " x ".join(f"{edge:.4g}" for edge in edges) for edges in (painted_on, spacing)
+        )
+        yield Note(
+            f"The classifier was trained on voxels of {given}, and those of {volume.name} are "
+            f"{now}: structures have other sizes in voxels. Paint strokes on this scan.",
+            True,
+            "result",
+        )
+    share = found.doubtful / max(found.sample, 1)
+    if share > _MANY_DOUBTFUL:
+        yield Note(
+            f"The phase of {readable_percent(share)} of the voxels is doubtful (probability below "
+            f"{readable_percent(DOUBTFUL)}). Add strokes where the map of doubt is bright "
+            "(probabilities=True).",
+            True,
+            "result",
+        )

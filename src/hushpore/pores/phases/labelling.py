@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from hushpore.base.errors import InputError
+from hushpore.pores.phases.classifier import Classifier, boxes_of, load_classifier, painted_features
+from hushpore.pores.phases.features import COUNT, Extent
+from hushpore.pores.phases.forest import Forest
 from hushpore.pores.phases.settings import MOST
 from hushpore.pores.slab_steps import Grey, find_air, find_void
 from hushpore.pores.void.components import AIR
@@ -18,7 +21,7 @@ from hushpore.scan.exterior import Exterior, find_exterior, make_thumbnail
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-    from hushpore.base.arrays import Float64s, Int64s, Mask
+    from hushpore.base.arrays import Array, Float64s, Int64s, Mask, UInt8s
     from hushpore.base.events import Job
     from hushpore.base.volume import Volume
     from hushpore.pores.engine import Pass
@@ -94,6 +97,13 @@ class Found(NamedTuple):
     exterior: Exterior
     air: Stack | None = None  # uint8: `AIR` in the exterior; None if air is kept
     problem: str = ""
+    classifier: Classifier | None = None
+    probabilities: UInt8s | None = None  # (n, z, y, x), in percent
+    doubtful: int = 0  # voxels whose phase has a probability below `DOUBTFUL`
+
+
+#: Probability below which the phase of a voxel is doubtful.
+DOUBTFUL = 0.6
 
 
 def find_phases(work: Work, settings: PhaseSettings, stages: Stages) -> Job:
@@ -230,3 +240,96 @@ def _take_labels(
         count += int(np.count_nonzero(room))
         yield last / work.slabs.depth
     return count
+
+
+def find_strokes(work: Work, settings: PhaseSettings, stages: Stages) -> Job:
+    """Separate phases by a classifier, trained on strokes or stored; returns `Found`."""
+    volume = work.volume
+    values = GreyValues(volume, work.slabs, work.timer)
+    # refuses values that are not finite
+    yield from stages.run("reading", survey(values, False, work.threads), 0.1)
+    known = None
+    if settings.strokes:
+        strokes = np.asarray(volume.auxiliary_of(settings, "strokes"))
+        training = _train(work, values, strokes.reshape(work.shape), settings)
+        known, classifier = yield from stages.run("training", training, 0.12)
+    else:
+        classifier = load_classifier(settings.classifier)
+        if volume.n_spatial == 2 and not classifier.by_slice:
+            raise InputError(
+                f"The classifier {settings.classifier} was trained in 3D, and {volume.name} is a "
+                "2D image. Train one with by_slice=True."
+            )
+    labels = work.scratch.stack("labels", work.shape, np.uint8)
+    kept = None
+    if settings.probabilities:
+        kept = np.zeros((classifier.count, *work.shape), np.uint8)
+    mask = _mask_of(volume, settings)
+    classifying = _classify(work, values, classifier, mask, labels, kept)
+    sample, doubtful = yield from stages.run("classifying", classifying, 0.3)
+    numbers = np.arange(1.0, classifier.count + 1) if known is None else known.astype(np.float64)
+    return Found(
+        labels,
+        np.stack([numbers, numbers], axis=1),
+        sample,
+        Exterior("keep", settings.ball_radius),
+        classifier=classifier,
+        probabilities=kept,
+        doubtful=doubtful,
+    )
+
+
+def _train(
+    work: Work, values: GreyValues, strokes: Array, settings: PhaseSettings
+) -> Pass[tuple[Int64s, Classifier]]:
+    """Train a classifier; returns the values of the strokes too, in the order of the phases."""
+    by_slice = settings.by_slice or work.volume.n_spatial == 2
+    extent = Extent.of(work.spacing, by_slice)
+    parts: list[Any] = [(np.zeros((0, COUNT), np.float32), *np.zeros((2, 0), np.int64))]
+    for share, *part in painted_features(values.read, strokes, extent, work.threads):
+        parts.append(part)
+        yield 0.9 * share
+    # in an order that does not depend on the boxes
+    features, labels, index = (np.concatenate(each) for each in zip(*parts, strict=True))
+    order = np.argsort(index)
+    features, labels = features[order], labels[order]
+    known, classes, counts = np.unique(labels, return_inverse=True, return_counts=True)
+    if not 2 <= known.size <= MOST or known[0] < 1:
+        found = ", ".join(map(str, known[:10].tolist())) or "none"
+        raise InputError(
+            f"strokes must hold 2 to {MOST} different labels of at least 1, one for each phase, "
+            f"and 0 on all other voxels; got {found}. Paint a few voxels of each phase."
+        )
+    forest = Forest.grown(features, classes, work.threads)
+    spacing = tuple(map(float, work.spacing))
+    names = settings.named(known.size)
+    return known, Classifier(forest, names, by_slice, spacing, tuple(counts.tolist()))
+
+
+def _classify(
+    work: Work,
+    values: GreyValues,
+    classifier: Classifier,
+    mask: Mask | None,
+    labels: Stack,
+    kept: UInt8s | None,
+) -> Pass[tuple[int, int]]:
+    """Write the phase of each voxel; returns the numbers of sample voxels and doubtful ones."""
+    count = doubtful = 0
+    boxes = list(boxes_of(work.shape))
+    for number, box in enumerate(boxes, 1):
+        (first, last), rows, columns = box
+        likely = classifier.probabilities(values.read, work.shape, box, work.threads)
+        part = likely.argmax(axis=0).astype(np.uint8) + np.uint8(1)
+        best = likely.max(axis=0)
+        if mask is not None:
+            part[~mask[first:last, slice(*rows), slice(*columns)]] = 0
+        slices = labels.read(first, last)
+        slices[:, slice(*rows), slice(*columns)] = part
+        labels.write(first, slices)
+        if kept is not None:
+            kept[:, first:last, slice(*rows), slice(*columns)] = np.rint(100 * likely)
+        count += int(np.count_nonzero(part))
+        doubtful += int(np.count_nonzero((best < DOUBTFUL) & (part > 0)))
+        yield number / len(boxes)
+    return count, doubtful

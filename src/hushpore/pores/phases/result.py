@@ -14,6 +14,7 @@ from hushpore.base.errors import InputError
 from hushpore.base.events import Note, ResultFiles, by_importance
 from hushpore.base.formatting import readable_percent
 from hushpore.pores.advice import remarks_on_exterior
+from hushpore.pores.phases.classifier import CLASSIFIER
 from hushpore.pores.phases.measures import CONTACTS, PHASES, rows_of
 from hushpore.pores.tables.measures import PORES, THROATS, resized_table
 from hushpore.pores.tables.totals import is_proportional
@@ -23,8 +24,9 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
-    from hushpore.base.arrays import Float32s, UInt8s
+    from hushpore.base.arrays import Array, Float32s, UInt8s
     from hushpore.base.volume import Volume
+    from hushpore.pores.phases.classifier import Classifier
     from hushpore.pores.phases.measures import FoundRegions
     from hushpore.pores.transport.result import Transport
 
@@ -64,6 +66,12 @@ class Phases(Displayed):
     transport : Transport or None
         Transport in the voxels, see `hushpore.pores.transport.result.Transport`; None if not
         solved.
+    classifier : Classifier or None
+        With which phases were found from strokes, see `hushpore.pores.phases.classifier`.
+    probabilities : numpy.ndarray or None
+        uint8, (phases, *shape): probability of each phase in percent; None if not asked for.
+    strokes : numpy.ndarray or None
+        The strokes that the classifier was trained on.
     """
 
     _table = "phases"
@@ -79,6 +87,9 @@ class Phases(Displayed):
     transport: Transport | None
     _phase_columns: dict[str, Any]
     _contact_columns: dict[str, Any]
+    classifier: Classifier | None = None
+    probabilities: UInt8s | None = None
+    strokes: Any = None
 
     # made on first use, as those of pores
     @cached_property
@@ -214,8 +225,18 @@ class Phases(Displayed):
         assert self.thickness is not None
         return self.volume.derived(self.thickness, f"{self.volume.name} thickness")
 
+    @property
+    def doubt(self) -> UInt8s:
+        """Entropy of the probabilities in percent of the largest possible one.
+
+        Returns: uint8, in the shape of the input: 0 where one phase is certain, 100 where all are
+        equally likely.
+        """
+        assert self.probabilities is not None
+        return doubt_of(self.probabilities)
+
     def files(self) -> ResultFiles:
-        """Return the files of the result: labels, tables, profile, and thickness."""
+        """Return the files of the result: labels, tables, profile, thickness, and a classifier."""
         images = {"phases": self.labels_volume}
         if self.thickness is not None:
             images["thickness"] = self.thickness_volume
@@ -227,8 +248,29 @@ class Phases(Displayed):
         if self.transport is not None:
             images |= self.transport.map_volumes
             tables["transport"] = self.transport.profile
-        return ResultFiles(images, tables)
+        if self.probabilities is not None:
+            for number, each in enumerate(self.probabilities, 1):
+                name = f"probability_{number}"
+                images[name] = self.volume.derived(each, f"{self.volume.name} {name}")
+            images["doubt"] = self.volume.derived(self.doubt, f"{self.volume.name} doubt")
+        if self.classifier is None:
+            return ResultFiles(images, tables)
+        if self.strokes is not None:
+            strokes = np.asarray(self.strokes).astype(np.uint8)
+            images["strokes"] = self.volume.as_labels(strokes, f"{self.volume.name} strokes")
+        return ResultFiles(images, tables, arrays={CLASSIFIER: self.classifier.arrays})
 
 
 def _columns(table: pd.DataFrame) -> dict[str, Any]:
     return {str(name): table[name].to_numpy() for name in table}
+
+
+def doubt_of(probabilities: Array) -> UInt8s:
+    """Return the entropy of percentages (phases, ...) in percent of that of equal ones, uint8."""
+    count = len(probabilities)
+    # of one percentage; those of a voxel are rounded and may add up to 99 or 101
+    share = np.arange(102, dtype=np.float32) / 100
+    each = -share * np.log(np.maximum(share, 1e-9)) / np.float32(np.log(count))
+    total = np.sum([each[part] for part in probabilities], axis=0)
+    found: UInt8s = np.clip(np.rint(100 * total), 0, 100).astype(np.uint8)
+    return found

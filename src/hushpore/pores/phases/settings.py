@@ -54,6 +54,36 @@ class PhaseSettings(Settings):
         "the sample.",
         label="Values are labels",
     )
+    strokes: str = option(
+        "",
+        "Labels painted on a few voxels of each phase, 1, 2, ..., and 0 elsewhere: a classifier "
+        "learns from them and finds the phases of all voxels, also where grey values overlap. "
+        "Paint many short strokes, in several slices, also along borders and on thin parts.",
+        label="Strokes",
+        auxiliary=("labels",),
+    )
+    classifier: str = option(
+        "",
+        "Classifier of an earlier result with strokes (its folder, or classifier.npz), for another "
+        "scan with the same grey values and voxel size.",
+        label="Classifier",
+        path="file",
+        more=True,
+    )
+    by_slice: bool = option(
+        False,
+        "Find the features of voxels slice by slice instead of in 3D: faster, and for slices that "
+        "do not match.",
+        label="Features by slice",
+        more=True,
+    )
+    probabilities: bool = option(
+        False,
+        "Also keep the probability of each phase, in percent, and a map of doubt (their entropy; "
+        "100: all phases are equally likely), which shows where to paint next.",
+        label="Probabilities",
+        more=True,
+    )
     exterior: str = option(
         "auto",
         "Air around the sample, and padding of one grey value around a scan. auto: excluded where "
@@ -184,6 +214,11 @@ class PhaseSettings(Settings):
         return tuple(found)
 
     @property
+    def is_classified(self) -> bool:
+        """Whether a classifier separates the phases."""
+        return bool(self.strokes or self.classifier)
+
+    @property
     def count(self) -> int:
         """Number of phases into which grey values are divided."""
         values = self.grey_values
@@ -246,6 +281,17 @@ class PhaseSettings(Settings):
     def unused(self, known: Mapping[str, Any]) -> dict[str, str]:
         """Return why settings have no effect, by name; ``holds_labels``: the layer holds labels."""
         reasons: dict[str, str] = {}
+        if self.is_classified:
+            why = "Not used: phases are found from strokes."
+            replaced = ("phases", "thresholds", "are_labels", "exterior", "ball_radius")
+            reasons |= dict.fromkeys(replaced, why)
+            if self.strokes and self.classifier:
+                reasons["classifier"] = "Not used: strokes are given."
+            elif self.classifier:
+                reasons["by_slice"] = "Not used: stored with the classifier."
+        else:
+            why = "Only used with Strokes or a Classifier."
+            reasons |= dict.fromkeys(("by_slice", "probabilities"), why)
         if self.sample_mask:
             why = "Not used: a sample mask is given."
             reasons |= dict.fromkeys(("exterior", "ball_radius"), why)
@@ -259,7 +305,7 @@ class PhaseSettings(Settings):
             reasons["conductivities"] = "Only used with Transport in voxels."
         if self.grey_values:
             reasons["phases"] = "Not used: the number follows from the thresholds."
-        if self.are_labels or known.get("holds_labels"):
+        if (self.are_labels and not self.is_classified) or known.get("holds_labels"):
             why = "Not used: the values are labels (Values are labels)."
             given = ("phases", "thresholds", "exterior", "ball_radius")
             reasons |= dict.fromkeys(given, why)

@@ -1,0 +1,211 @@
+"""A classifier of voxels: trained on painted strokes, stored as a file, applied box by box."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import zipfile
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import product
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from hushpore.base.errors import InputError
+from hushpore.pores.phases.features import COUNT, Extent, features_of
+from hushpore.pores.phases.forest import Forest
+from hushpore.pores.phases.settings import MOST
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from hushpore.base.arrays import Array, Float32s, Int64s
+    from hushpore.pores.parallel import KernelThreads
+
+    Box = tuple[tuple[int, int], ...]
+
+#: Name of the stored classifier in a result folder.
+CLASSIFIER = "classifier"
+
+#: Size of a box along z, y and x, and the bytes that one takes: features, and filtered images with
+#: the margins around them.
+BOX, BYTES_OF_BOX = (24, 256, 256), 7 * 10**8
+
+#: Bytes of a stored classifier at most; eight phases take 100 times less.
+_LARGEST = 1 << 28
+
+
+@dataclass(frozen=True, eq=False)
+class Classifier:
+    """A random forest with the description of its features.
+
+    Attributes
+    ----------
+    forest : Forest
+        Trees on the features of `hushpore.pores.phases.features`.
+    names : tuple of str
+        Name of each phase, empty if it has none.
+    by_slice : bool
+        Whether features are found slice by slice.
+    spacing : tuple of float
+        Voxel size (z, y, x) of the scan that was painted on.
+    painted : tuple of int
+        Number of painted voxels of each phase.
+    """
+
+    forest: Forest
+    names: tuple[str, ...]
+    by_slice: bool
+    spacing: tuple[float, ...]
+    painted: tuple[int, ...]
+
+    @property
+    def count(self) -> int:
+        """Number of phases."""
+        return len(self.names)
+
+    @property
+    def extent(self) -> Extent:
+        """Widths of the filters."""
+        return Extent.of(self.spacing, self.by_slice)
+
+    @property
+    def arrays(self) -> dict[str, Any]:
+        """Named arrays from which `of_arrays` makes it again."""
+        facts = {name: value for name, value in vars(self).items() if name in _FACTS}
+        return {"facts": np.array(json.dumps(facts)), **self.forest.arrays}
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """Digest of trees and facts, 32 hexadecimal digits."""
+        digest = hashlib.blake2b(digest_size=16)
+        for name, values in self.arrays.items():
+            digest.update(name.encode())
+            digest.update(np.ascontiguousarray(values).tobytes())
+        return digest.hexdigest()
+
+    @classmethod
+    def of_arrays(cls, arrays: Mapping[str, Any]) -> Classifier:
+        """Return a stored classifier.
+
+        Raises KeyError, TypeError or ValueError if the arrays are not one.
+        """
+        facts = json.loads(str(arrays["facts"]))
+        painted, names = tuple(map(int, facts["painted"])), tuple(map(str, facts["names"]))
+        spacing = tuple(map(float, facts["spacing"]))
+        kinds = {"roots": "i4", "feature": "i4", "threshold": "f4", "left": "i4", "votes": "f4"}
+        forest = Forest(**{name: np.ascontiguousarray(arrays[name], kinds[name]) for name in kinds})
+        nodes, (rows, phases) = np.arange(forest.left.size), forest.votes.shape
+        # kernels do not check where they read: each branch must lead to a later node
+        is_sound = (
+            forest.feature.shape == forest.threshold.shape == forest.left.shape == (rows,)
+            and forest.roots.ndim == 1 and forest.roots.size
+            and forest.roots.min() >= 0 and forest.roots.max() < rows
+            and forest.feature.min() >= 0 and forest.feature.max() < COUNT
+            and np.all((forest.left == 0) | (forest.left > nodes)) and forest.left.max() < rows - 1
+            and np.isfinite(forest.votes).all()
+            and len(names) == len(painted) == phases and 2 <= phases <= MOST
+            and len(spacing) == 3 and min(spacing) > 0
+        )  # fmt: skip
+        if not is_sound:
+            raise ValueError("the trees do not fit together")
+        return cls(forest, names, bool(facts["by_slice"]), spacing, painted)
+
+    def probabilities(
+        self,
+        read: Callable[[int, int], Array],
+        shape: Sequence[int],
+        box: Box,
+        threads: KernelThreads,
+    ) -> Float32s:
+        """Return the probability of each phase in a box, float32, (phases, z, y, x).
+
+        `read`, `shape`, `box`: as for `hushpore.pores.phases.features.features_of`.
+        """
+        features = features_of(read, shape, box, self.extent, threads)
+        return self.forest.probabilities(features, threads)
+
+
+_FACTS = ("names", "by_slice", "spacing", "painted")
+
+
+def boxes_of(shape: Sequence[int]) -> Iterator[Box]:
+    """Yield the boxes that cover a volume, slices in order."""
+    starts = (range(0, n, size) for n, size in zip(shape, BOX, strict=True))
+    for corner in product(*starts):
+        ends = (min(at + size, n) for at, size, n in zip(corner, BOX, shape, strict=True))
+        yield tuple(zip(corner, ends, strict=True))
+
+
+def painted_features(
+    read: Callable[[int, int], Array], strokes: Array, extent: Extent, threads: KernelThreads
+) -> Iterator[tuple[float, Float32s, Int64s, Int64s]]:
+    """Yield the share done, and the features (voxels, `COUNT`) of painted voxels.
+
+    With them come their labels and flat indices.
+
+    `strokes`: integers, (z, y, x), 0 where nothing is painted. Only boxes around strokes are read.
+    """
+    boxes = list(boxes_of(strokes.shape))
+    for number, box in enumerate(boxes, 1):
+        part = strokes[tuple(slice(*ends) for ends in box)]
+        where = np.nonzero(part)
+        if not where[0].size:
+            continue
+        around = tuple(
+            (first + int(at.min()), first + int(at.max()) + 1)
+            for (first, _), at in zip(box, where, strict=True)
+        )
+        features = features_of(read, strokes.shape, around, extent, threads)
+        corner = np.array([at.min() for at in where])
+        inside = tuple(at - low for at, low in zip(where, corner, strict=True))
+        at = (each + first for each, (first, _) in zip(where, box, strict=True))
+        index = np.ravel_multi_index(tuple(at), strokes.shape)
+        yield number / len(boxes), features[:, *inside].T, part[where].astype(np.int64), index
+
+
+def load_classifier(path: str) -> Classifier:
+    """Read a stored classifier.
+
+    `path`: a ``classifier.npz``, or the result folder that holds one.
+    Raises InputError if there is none, or it is damaged.
+    """
+    given = Path(path).expanduser()
+    file = given / f"{CLASSIFIER}.npz" if given.is_dir() else given
+    if not file.is_file():
+        raise InputError(
+            f"There is no classifier {file}. Give the {CLASSIFIER}.npz of a result whose phases "
+            "were found from strokes, or the folder of that result."
+        )
+    try:
+        with zipfile.ZipFile(file) as archive:
+            if sum(each.file_size for each in archive.infolist()) > _LARGEST:
+                raise ValueError("it is too large")
+        with np.load(file, allow_pickle=False) as arrays:
+            return Classifier.of_arrays(dict(arrays))
+    except (
+        OSError, KeyError, ValueError, TypeError, AttributeError, EOFError, RecursionError,
+        zipfile.BadZipFile,
+    ) as error:  # fmt: skip
+        raise InputError(
+            f"{file} is not a classifier of hushpore, or it is damaged ({type(error).__name__}). "
+            "Copy the original file again, or train a new one from strokes."
+        ) from error
+
+
+def repeated_phases(
+    values: Mapping[str, Any], made: Mapping[str, Any], file: Path
+) -> dict[str, Any]:
+    """Return the settings that measure the same phases again.
+
+    Raises InputError if the applied classifier is missing or has changed.
+    """
+    known = made.get("auxiliary", {}).get(CLASSIFIER)
+    if known and load_classifier(known["name"]).fingerprint != known["blake2b"]:
+        raise InputError(
+            f"{known['name']} is not the classifier of this result: its fingerprint differs. Put "
+            "the original file back and run again. Nothing was run."
+        )
+    return dict(values)
