@@ -5,6 +5,7 @@
 # make lint    style and types       make bench    benchmarks
 # make docs    what in docs/ is made by the program: pictures and tables
 # make site    the documentation as web pages, in build/site
+# make bundle  the program in one folder, packed, in dist/: napari, Qt and PyTorch, no Python needed
 # Each sets up all that it needs first: .venv, the package, system libraries.
 
 PYTHON ?= python3
@@ -16,7 +17,7 @@ PINNED := --no-require-hashes --constraint constraints.txt --constraint constrai
 XVFB := xvfb-run -a -s "-screen 0 1600x1000x24"
 VOLUME ?=
 
-.PHONY: install demo test test-long lint gui bench docs site clean
+.PHONY: install demo test test-long lint gui bench docs site bundle clean
 
 install: $(INSTALLED)
 
@@ -68,6 +69,10 @@ docs: $(INSTALLED)
 
 site: $(INSTALLED)
 	$(BIN)/sphinx-build --quiet --fail-on-warning --keep-going -b html docs build/site
+
+bundle: $(INSTALLED)
+	$(BIN)/python -m build --wheel
+	PYTHON=$(PYTHON) PIP_CONSTRAINT=constraints.txt packaging/bundle.sh dist/hushpore-*.whl
 
 clean:
 	rm -rf $(VENV) demo build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -6,6 +6,7 @@ import napari
 import numpy as np
 import pytest
 import tifffile
+from qtpy.QtWidgets import QSplashScreen
 
 import hushpore
 from hushpore.base.errors import MissingPackageError
@@ -37,6 +38,23 @@ def test_files_are_opened_with_every_widget_at_hand(opened, tmp_path):
     assert viewer.canvas.overlays.scale_bar.visible
     for widget in viewer.window.dock_widgets.values():
         assert widget.layer.value == viewer.layers["scan"]
+
+
+def test_a_picture_that_says_what_is_loaded_is_shown_until_the_window_is(opened, monkeypatch):
+    shown = []
+    real = QSplashScreen.showMessage
+
+    def show(splash, text, *more):
+        shown.append((splash, text.strip(), splash.isVisible(), len(opened)))
+        real(splash, text, *more)
+
+    monkeypatch.setattr(QSplashScreen, "showMessage", show)
+    launch.open_viewer()
+    assert [known[1:] for known in shown] == [
+        ("Loading napari …", True, 0), ("Loading the widgets …", True, 1),
+    ]  # fmt: skip
+    assert not shown[0][0].isVisible()
+    assert not shown[0][0].pixmap().isNull()
 
 
 def test_the_sample_can_be_opened(opened):

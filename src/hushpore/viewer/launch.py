@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import sys
+import time
+from importlib.resources import files
 from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any
 
@@ -27,13 +30,32 @@ def open_viewer(paths: Sequence[str | os.PathLike[str]] = (), sample: bool = Fal
     """
     try:
         import napari
-        from qtpy import QtWidgets  # noqa: F401
+        from qtpy.QtCore import Qt
+        from qtpy.QtGui import QIcon, QPixmap
+        from qtpy.QtWidgets import QApplication, QSplashScreen
     except ImportError as error:
         raise MissingPackageError(
             'The viewer needs napari and Qt. Install them with: pip install "hushpore[all]"'
         ) from error
+    application = QApplication.instance() or QApplication(sys.argv[:1])
+    picture = QPixmap(str(files("hushpore") / "icon.png"))
+    application.setWindowIcon(QIcon(picture))
+    splash = QSplashScreen(picture)
+    splash.show()
+
+    def say(text: str) -> None:
+        place = Qt.AlignmentFlag.AlignHCenter | Qt.AlignmentFlag.AlignBottom
+        splash.showMessage(f"{text}\n", place, Qt.GlobalColor.white)
+        # it is drawn once the system has shown it
+        for _ in range(10):
+            application.processEvents()
+            time.sleep(0.01)
+
+    say("Loading napari …")
     viewer = napari.Viewer(title="hushpore")
+    say("Loading the widgets …")
     arrange(viewer)
+    splash.close()
     for path in paths:
         viewer.open(str(path), plugin="hushpore")
     if sample:
