@@ -7,7 +7,7 @@ import math
 import platform
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from functools import cache
 from importlib import metadata
@@ -84,8 +84,7 @@ def make_provenance(
         "optimisations": timing.choices,
         "notes": [*volume.notes, *(note.message for note in notes)],
         "remarks": [note.to_dict() for note in notes],
-        "versions": {"python": platform.python_version(), **_versions()},
-        "platform": platform.platform(),
+        **environment(),
     }
 
 
@@ -161,11 +160,10 @@ def fingerprint_of_slices(parts: Iterable[bytes]) -> str:
 
 
 @cache
-def _versions() -> dict[str, str]:
-    found = {}
+def environment() -> dict[str, Any]:
+    """Return the versions of Python and the libraries, and the operating system."""
+    versions = {"python": platform.python_version()}
     for name in _PACKAGES:
-        try:
-            found[name] = metadata.version(name)
-        except metadata.PackageNotFoundError:
-            continue
-    return found
+        with suppress(metadata.PackageNotFoundError):
+            versions[name] = metadata.version(name)
+    return {"versions": versions, "platform": platform.platform()}

@@ -5,6 +5,7 @@ import pytest
 from qtpy.QtWidgets import QApplication, QFileDialog
 
 import hushpore
+from hushpore._version import __version__
 from hushpore.viewer.layers.conversion import METADATA_KEY, layer_data
 from hushpore.viewer.results.record_panel import RecordWidget, provenance_of
 
@@ -135,6 +136,29 @@ def test_the_record_can_be_copied(viewer, panel):
     result(viewer)
     panel._copy.click()
     assert json.loads(QApplication.clipboard().text()) == PROVENANCE
+
+
+def test_details_for_a_report_name_no_file(qtbot, viewer, panel):
+    layer = result(viewer)
+    layer.metadata = {METADATA_KEY: {"provenance": {
+        **PROVENANCE,
+        "input": {"name": "patient 7", "source": "/home/me/patient 7.tif", "unit": "mm"},
+        "notes": ["Read with C:\\scans\\flat.tif beside it.", "Of 2 stacks the largest was read."],
+    }}}  # fmt: skip
+    QApplication.clipboard().clear()
+    panel._report.click()
+    qtbot.waitUntil(lambda: bool(QApplication.clipboard().text()), timeout=20_000)
+    text = QApplication.clipboard().text()
+    known = json.loads(text)
+    assert known["hushpore"] == __version__
+    assert known["device"].startswith("CPU")
+    assert "numpy" in known["versions"]
+    assert known["record"]["input"] == {"unit": "mm"}
+    assert known["record"]["notes"] == [
+        "Read with … beside it.",
+        "Of 2 stacks the largest was read.",
+    ]
+    assert not any(each in text for each in ("patient", "flat.tif", "/home", "scans"))
 
 
 def test_the_record_can_be_saved(qtbot, viewer, panel, tmp_path, monkeypatch):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import json
+import re
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,9 +23,12 @@ from qtpy.QtWidgets import (
     QWidget,
 )
 
+from hushpore._version import __version__
 from hushpore.base.atomic import new_file
 from hushpore.base.errors import InputError
 from hushpore.base.formatting import file_name
+from hushpore.base.provenance import environment
+from hushpore.device.backend import choose_backend
 from hushpore.io.results import as_csv
 from hushpore.jobs import JOBS
 from hushpore.pores.tables.totals import total_of
@@ -173,6 +177,11 @@ _TITLES = {
 }
 
 
+#: Parts of a record that hold names of files, and paths in its texts.
+_NAMES = ("name", "source", "path", "stamp", "metadata")
+_PATH = re.compile(r"\S*[/\\]\S+")
+
+
 class RecordWidget(QWidget):
     """Shows the record of the active layer: settings, input, device, versions, times and notes."""
 
@@ -193,10 +202,16 @@ class RecordWidget(QWidget):
         self._save = QPushButton(
             "Save …", toolTip="Save the record as JSON.", clicked=self._to_file
         )
+        self._report = QPushButton(
+            "Copy details for a report",
+            toolTip="Copy versions, device and record as JSON, without names of files and folders.",
+            clicked=self._copy_report,
+        )
         buttons = fill(QHBoxLayout(), self._copy, self._save)
         column = fill(
-            QVBoxLayout(self), self._title, self._why, self.tree, buttons, margin=6, wide=self.tree
-        )
+            QVBoxLayout(self), self._title, self._why, self.tree, buttons, self._report, margin=6,
+            wide=self.tree,
+        )  # fmt: skip
         column.addStretch(0)
         self.setMinimumWidth(300)
         self.tree.viewport().installEventFilter(self)
@@ -247,9 +262,36 @@ class RecordWidget(QWidget):
     def _to_clipboard(self) -> None:
         QApplication.clipboard().setText(to_json(self.provenance()))
 
+    def _copy_report(self) -> JobWorker:
+        """Copy details once the device is known; looking for it imports PyTorch."""
+        worker = JobWorker(
+            partial(calling, _for_report, self.provenance()), "Looking at the device"
+        )
+        worker.returned.connect(lambda text: QApplication.clipboard().setText(text))
+        worker.returned.connect(lambda _: show_info("The details are on the clipboard."))
+        worker.start()
+        return worker
+
     def _to_file(self) -> None:
         provenance = self.provenance()
         ask_and_save(self, "Save record", f"{self._layer.name} record", lambda: provenance)
+
+
+def _for_report(record: dict[str, Any]) -> str:
+    backend = choose_backend()
+    here = {"hushpore": __version__, **environment(), "device": backend.description}
+    known = {**here, "details": backend.details(), "record": record}
+    return to_json(_without_names(known))
+
+
+def _without_names(value: Any) -> Any:
+    """Return a record without what names a file or a folder."""
+    if isinstance(value, dict):
+        kept = {key: each for key, each in value.items() if key not in _NAMES}
+        return {key: _without_names(each) for key, each in kept.items()}
+    if isinstance(value, list | tuple):
+        return [_without_names(each) for each in value]
+    return _PATH.sub("…", value) if isinstance(value, str) else value
 
 
 def provenance_of(layer: Any) -> dict[str, Any]:
