@@ -12,6 +12,11 @@ bin=build/bundle/bin
 $bin/python -m pip install --quiet --upgrade "pip>=26.2"
 $bin/python -m pip install --quiet "$wheel[all,zarr]" pyinstaller
 $bin/python -m PyInstaller --noconfirm --log-level WARN --distpath dist --workpath build/pyinstaller packaging/hushpore.spec
+if [ "$(uname -s)" = Linux ]; then
+    # symbols for debuggers are a tenth of it; patched libraries (numpy.libs, PyQt6) would not survive
+    (cd dist/hushpore/_internal
+    find torch llvmlite numcodecs imagecodecs rapidfuzz libpython* -name "*.so*" -exec strip --strip-unneeded {} +)
+fi
 du -sm dist/hushpore
 case $(uname -s) in
 Linux)

@@ -6,6 +6,7 @@ import os
 import re
 from dataclasses import dataclass, replace
 from functools import cached_property
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -85,10 +86,10 @@ class Backend:
         memory, limit = psutil.virtual_memory(), memory_limit()
         free = f"{memory.available / 1e9:.3g} of {memory.total / 1e9:.3g} GB of memory free"
         free += "" if limit is None else f"; memory limit of jobs: {limit / 1e9:.3g} GB"
-        try:
-            import torch
-        except ModuleNotFoundError:
+        if find_spec("torch") is None:
             return [free, f"{_NO_TORCH}; denoising needs it: pip install 'hushpore[denoise]'"]
+        import torch
+
         cuda = torch.version.cuda
         built = f"for CUDA {cuda}" if cuda else "built for the CPU only"
         lines = [f"PyTorch {torch.__version__}, {built}", free]
@@ -292,10 +293,10 @@ def choose_backend(device: str = "auto", switches: Switches | None = None) -> Ba
 
 
 def _apple() -> Backend:
-    try:
-        from torch.backends import mps
-    except ModuleNotFoundError:
-        raise DeviceError(f"Device 'mps' cannot be used: {_NO_TORCH}{_INSTEAD}") from None
+    if find_spec("torch") is None:
+        raise DeviceError(f"Device 'mps' cannot be used: {_NO_TORCH}{_INSTEAD}")
+    from torch.backends import mps
+
     if not mps.is_available():
         raise DeviceError(f"Device 'mps' cannot be used: PyTorch finds no Apple GPU{_INSTEAD}")
     return Backend("mps", "Apple GPU")
@@ -321,10 +322,9 @@ def cpu_threads() -> int:
 
 def _cuda_problem(number: int) -> str:
     """Return why CUDA device `number` cannot be used; empty if it can."""
-    try:
-        import torch
-    except ModuleNotFoundError:
+    if find_spec("torch") is None:
         return _NO_TORCH
+    import torch
 
     if not torch.backends.cuda.is_built() and not torch.version.hip:  # type: ignore[no-untyped-call]
         return "the installed PyTorch is built for the CPU only"
