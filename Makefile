@@ -57,6 +57,7 @@ bench: $(INSTALLED)
 docs: $(INSTALLED)
 	$(BIN)/python docs/settings.py
 	$(BIN)/python docs/measures.py
+	$(BIN)/python docs/validation.py
 	$(BIN)/python docs/licences.py
 	$(XVFB) $(BIN)/python docs/film.py
 	$(XVFB) $(BIN)/python docs/screenshots.py

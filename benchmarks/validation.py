@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import tifffile
+from scipy import ndimage
 
 import hushpore
 from benchmarks._missing import require_files
@@ -139,6 +140,21 @@ def topology(images: Path) -> dict[str, Any]:
     return found
 
 
+def covered(void: Mask) -> float:
+    """Return the mean diameter of the largest ball that covers each voxel, ball size by ball size.
+
+    Radii are distances to the centre of the nearest voxel of solid, in steps of half a voxel.
+    """
+    distance = ndimage.distance_transform_edt(void)
+    radius = np.zeros(void.shape)
+    for least in np.arange(0.5, distance.max() + 0.5, 0.5):
+        centres = distance >= least
+        if centres.any():
+            radius[ndimage.distance_transform_edt(~centres) < least] = least
+    # a radius lies half a step above its class on average
+    return float(2 * (radius[void].mean() + 0.25))
+
+
 def thicknesses(images: Path) -> dict[str, Any]:
     """Measure the mean local thickness of the void, also by localthickness; voxels."""
     voids = {
@@ -150,7 +166,10 @@ def thicknesses(images: Path) -> dict[str, Any]:
     for name, void in voids.items():
         how = {"local_thickness": "void", "exterior": "keep", "device": CPU}
         result = hushpore.segment_pores(void, minimum_voxels=1, **how)
-        found[name] = {"hushpore": result.provenance["result"]["void_thickness"]}
+        found[name] = {
+            "hushpore": result.provenance["result"]["void_thickness"],
+            "covering balls": covered(void),
+        }
         if find_spec("localthickness"):
             import localthickness
 

@@ -139,7 +139,7 @@ NOT_HERE = {
         "on a pretended GPU by tests/pores/test_gpu_benchmark.py",
     ),
     "gpu_counts": "compiles kernels; what it counts, tests/pores/gpu/test_engine.py does",
-    "denoise_real": "its scans are not in the repository",
+    **dict.fromkeys(("denoise_real", "validation"), "its scans are not in the repository"),
     "denoise_correlated": "compares diameters of pores, of which a tiny scan has none",
     **dict.fromkeys(
         ("live", "positions", "window_steps"),

@@ -19,6 +19,12 @@ def figures_page(results: Path = KEPT) -> str:
     return str(runpy.run_path(str(ROOT / "docs" / "figures.py"))["figures_page"](results))
 
 
+def test_the_page_of_validation_has_the_figures_of_the_last_run() -> None:
+    page = runpy.run_path(str(ROOT / "docs" / "validation.py"))["validation_page"]()
+    written = (ROOT / "docs" / "validation.md").read_text(encoding="utf-8")
+    assert written == page, "run docs/validation.py"
+
+
 def test_the_site_has_a_table_of_every_result_file() -> None:
     page = figures_page()
     for result in RESULTS:
