@@ -1,7 +1,7 @@
 """Stokes flow in voxels: against formulas and published permeabilities, and what it costs.
 
-Ducts and tubes have formulas, and simple cubic arrays of spheres published drags (Sangani and
-Acrivos 1982). With a folder of images (``--images``), permeabilities are compared with those that
+Ducts and tubes have formulas, and simple cubic arrays of spheres published drags (Zick and
+Homsy 1982). With a folder of images (``--images``), permeabilities are compared with those that
 Mosser, Dubrule and Blunt published for 27 pieces of a bead pack and of Berea sandstone
 (``stokes.npz``). Time and memory are of artificial rocks with 20 % of void.
 """
@@ -18,12 +18,13 @@ from scipy import ndimage
 
 from hushpore.base.events import result_of
 from hushpore.pores.parallel import KernelThreads
-from hushpore.pores.transport.parts import spanning
-from hushpore.pores.transport.stokes import Flow, solve_flow
+from hushpore.pores.transport.stokes import solve_flow
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
+
+    from hushpore.pores.transport.result import Solution
 
 DUCTS = ((1, 1), (1, 3), (2, 2), (2, 5), (3, 3), (4, 4), (4, 24), (8, 8), (10, 20))  # voxels
 TUBES = (5, 10, 15)  # radius, voxels
@@ -34,12 +35,10 @@ EDGES = (100, 128, 200, 256, 320)  # of artificial rocks
 POROSITY, SMOOTHING = 0.2, 3.0
 
 
-def flow_through(void: np.ndarray, axis: int = 0, *, periodic: bool = False) -> Flow:
+def flow_through(void: np.ndarray, axis: int = 0, *, periodic: bool = False) -> Solution:
     """Solve flow in voxels of edge 1."""
     with KernelThreads() as threads:
-        through = spanning(np.ascontiguousarray(void), axis, threads)
-        steps = solve_flow(through, (1.0, 1.0, 1.0), axis, threads, periodic=periodic)
-        return result_of(steps)
+        return result_of(solve_flow(void, (1.0,) * 3, axis, threads, periodic=periodic))
 
 
 def of_duct(a: int, b: int) -> float:
@@ -53,22 +52,20 @@ def against_formulas() -> dict[str, float]:
     """Return permeabilities over those of formulas."""
     found = {}
     for a, b in DUCTS:
-        ratio = flow_through(np.ones((6, a, b), np.bool_)).permeability / of_duct(a, b)
+        ratio = flow_through(np.ones((6, a, b), np.bool_)).value / of_duct(a, b)
         found[f"duct of {a} x {b}"] = ratio
     for radius in TUBES:
         across = np.arange(2 * radius + 2) - (radius + 0.5)
         disc = across[:, None] ** 2 + across**2 < radius**2
         flow = flow_through(np.repeat(disc[None], 6, axis=0))
-        found[f"tube of radius {radius}"] = flow.permeability / (
-            math.pi * radius**4 / 8 / disc.size
-        )
+        found[f"tube of radius {radius}"] = flow.value / (math.pi * radius**4 / 8 / disc.size)
     for volume, drag in SPHERES:
         radius = CELL * (3 * volume / (4 * math.pi)) ** (1 / 3)
         across = (np.arange(CELL) + 0.5 - CELL / 2) ** 2
         cell = across[:, None, None] + across[:, None] + across > radius**2
         flow = flow_through(np.concatenate([cell] * CELLS), periodic=True)
         expected = CELL**3 / (6 * math.pi * radius * drag)
-        found[f"cubic array with {volume:.1%} of spheres"] = flow.permeability / expected
+        found[f"cubic array with {volume:.1%} of spheres"] = flow.value / expected
     return {name: round(ratio, 3) for name, ratio in found.items()}
 
 
@@ -79,7 +76,7 @@ def against_published(images: Path) -> list[dict[str, Any]]:
         voids = np.unpackbits(stored["void"], count=int(np.prod(shape))).reshape(shape)
     ratios = np.empty(published.shape)
     for piece, axis in np.ndindex(ratios.shape):
-        found = flow_through(voids[piece].astype(bool), axis).permeability
+        found = flow_through(voids[piece].astype(bool), axis).value
         ratios[piece, axis] = found / published[piece, axis]
     kinds = {"all": np.ones(len(rocks), bool)}
     kinds |= {str(rock): rocks == rock for rock in np.unique(rocks)}
@@ -100,15 +97,13 @@ def cost(edge: int) -> dict[str, float]:
     smooth = ndimage.gaussian_filter(noise, SMOOTHING, mode="wrap")
     void = smooth < np.quantile(smooth[::2, ::2, ::2], POROSITY)
     del noise, smooth
-    with KernelThreads() as threads:
-        void = spanning(void, 0, threads)
-    voxels = int(np.count_nonzero(void))
     tracemalloc.start()
     start, began = time.process_time(), time.perf_counter()
     flow = flow_through(void)
     used, took = time.process_time() - start, time.perf_counter() - began
     most = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
+    voxels = int(np.count_nonzero(flow.flux))
     return {
         "void voxels": voxels,
         "iterations": flow.iterations,

@@ -15,10 +15,12 @@ from scipy import ndimage
 
 from hushpore.base.events import result_of
 from hushpore.pores.parallel import KernelThreads
-from hushpore.pores.transport.diffusion import Diffusion, solve_diffusion
+from hushpore.pores.transport.diffusion import solve_diffusion
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from hushpore.pores.transport.result import Solution
 
 SIZES = (100, 200, 300, 400)
 SHARE = 0.2  # of void in the blobs
@@ -35,7 +37,7 @@ def blobs(edge: int) -> Any:
     return (field < np.quantile(field, SHARE)).astype(np.uint8)
 
 
-def solve(void: Any, axis: int = 0, threads: int | None = None) -> Diffusion:
+def solve(void: Any, axis: int = 0, threads: int | None = None) -> Solution:
     """Solve diffusion along an axis."""
     with KernelThreads(threads) as pool:
         return result_of(solve_diffusion(void, (0.0, 1.0), (1.0,) * 3, axis, pool))
@@ -50,13 +52,13 @@ def analytic() -> dict[str, Any]:
         void = (square > radius**2).astype(np.uint8)
         share = 1 - void.mean()
         expected = 1 - 3 * share / (2 + share - 1.1775 * share ** (10 / 3))
-        found[f"cubic array of spheres, {share:.2f} solid"] = solve(void).conductivity / expected
+        found[f"cubic array of spheres, {share:.2f} solid"] = solve(void).value / expected
     y, x = np.mgrid[:EDGE, :EDGE]
     tubes = np.zeros((EDGE, EDGE), bool)
     for column in range(20, EDGE, 40):
         tubes |= ((x % 40) - 20) ** 2 + (y - column) ** 2 <= 12**2
     void = np.ascontiguousarray(np.broadcast_to(tubes, (EDGE // 2, EDGE, EDGE)), np.uint8)
-    found["parallel tubes"] = solve(void).conductivity / void.mean()
+    found["parallel tubes"] = solve(void).value / void.mean()
     return found
 
 
@@ -70,7 +72,7 @@ def timed(edge: int) -> dict[str, Any]:
         "seconds": time.perf_counter() - start,
         "processor seconds": time.process_time() - used,
         "iterations": [each.iterations for each in found],
-        "tortuosity factor": [float(void.mean()) / each.conductivity for each in found],
+        "tortuosity factor": [float(void.mean()) / each.value for each in found],
         "void voxels": int(void.sum()),
     }
     if edge <= PEER and find_spec("taufactor"):

@@ -240,7 +240,7 @@ def segment(
         yield from stages.run("labels", written, 0.99, labels)
         transport, certainty, subvoxel, detection = None, None, {}, {}
         if settings.transport != "none":
-            transport = yield from _find_transport(found, stages, notes)
+            transport = yield from _find_transport(found, backend, stages, notes)
         if settings.subvoxel_porosity:
             subvoxel = yield from _find_subvoxel(found, stages, notes)
         if settings.intervals and not slabs.on_disk:
@@ -364,7 +364,7 @@ def _find_thickness(
 
 
 def _find_transport(
-    found: Segmented, stages: Stages, notes: list[Note]
+    found: Segmented, backend: Backend, stages: Stages, notes: list[Note]
 ) -> Generator[Event, Any, Transport | None]:
     """Solve transport in the void."""
     work, sample = found.work, int(found.void.sample.sum())
@@ -373,7 +373,7 @@ def _find_transport(
 
     void, conductivity = (found.basins.array() != 0).view(np.uint8), (0.0, 1.0)
     is_all_sample = sample == math.prod(work.volume.shape)
-    how = work.volume, work.settings, work.threads, stages, notes
+    how = work.volume, work.settings, work.threads, backend, stages, notes
     return (
         yield from transport_of_job(
             void, conductivity, *how, is_all_sample=is_all_sample, until=0.995

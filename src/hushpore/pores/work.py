@@ -303,8 +303,8 @@ BYTES_OF_THICKNESS = 12
 BYTES_OF_WAYS = 8
 
 #: Bytes a voxel that transport takes where half of the voxels are void: the void 1, maps of three
-#: axes 12, and 8 and half of 20 (`hushpore.pores.transport.diffusion`).
-BYTES_OF_TRANSPORT = 31
+#: axes 12, and 2 and half of 20 (`hushpore.pores.transport.diffusion`).
+BYTES_OF_TRANSPORT = 25
 
 #: Bytes a voxel that are kept of a segmentation for its intervals, while others are made: phase 1,
 #: basins 4, labels 4, pores and sample 2, and 1 for what goes with the number of basins.

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from scipy import ndimage
+from scipy import ndimage, sparse
+from scipy.sparse.linalg import spsolve
 
 from hushpore.pores.parallel import KernelThreads
-from hushpore.pores.transport.parts import spanning_parts
+from hushpore.pores.transport import parts as module
+from hushpore.pores.transport.parts import Coarse, spanning_parts
 
 
 @pytest.mark.parametrize("shape", [(20, 17, 24), (8, 8, 8), (1, 30, 5)])
@@ -35,3 +37,22 @@ def test_parts_hold_the_voxels_that_span_the_volume(shape: tuple[int, ...], shar
 def test_a_phase_that_spans_nothing_has_no_parts() -> None:
     with KernelThreads(1) as threads:
         assert spanning_parts(np.zeros((9, 9, 9), bool), threads) is None
+
+
+@pytest.mark.parametrize("most", [10, 100, 10_000])
+def test_potentials_of_parts_are_those_of_the_matrix(
+    most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_DIRECT", most)
+    edge = 12
+    line = sparse.diags_array([-np.ones(edge - 1), np.full(edge, 2.0), -np.ones(edge - 1)],
+                              offsets=[-1, 0, 1])  # fmt: skip
+    one = sparse.eye_array(edge)
+    matrix = sum(
+        sparse.kron(sparse.kron(*pair), last)
+        for pair, last in (((line, one), one), ((one, line), one), ((one, one), line))
+    ).tocsr()
+    block = np.indices((edge,) * 3).reshape(3, -1).T
+    sources = np.random.default_rng(0).random(edge**3)
+    found, expected = Coarse(matrix, block).solve(sources), spsolve(matrix.tocsc(), sources)
+    assert np.linalg.norm(found - expected) < 0.1 * np.linalg.norm(expected)

@@ -117,7 +117,7 @@ def measure_phases(volume: Volume, settings: PhaseSettings, backend: Backend) ->
             of_regions = regions.of_phases(len(limits))
         conductivity = (0.0, *settings.conductivity_of(len(limits)))
         transport = yield from transport_of_job(
-            labels.array(), conductivity, volume, settings, threads, stages, notes,
+            labels.array(), conductivity, volume, settings, threads, backend, stages, notes,
             is_all_sample=found.sample == math.prod(volume.shape), until=0.99,
         )  # fmt: skip
     timing = stages.timer.timing()

@@ -27,25 +27,29 @@ https://doi.org/10.1016/j.softx.2016.09.002
 from __future__ import annotations
 
 import math
-from itertools import pairwise
+from itertools import product
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from hushpore.pores.flow import NotSolvedError
 from hushpore.pores.parallel import inlined, kernel
-from hushpore.pores.transport.parts import spanning_parts
+from hushpore.pores.transport.parts import Coarse, spanning_parts
+from hushpore.pores.transport.result import Solution
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from hushpore.base.arrays import Float32s, Float64s, Int32s, Int64s, Mask, UInt8s
     from hushpore.pores.engine import Pass
     from hushpore.pores.parallel import KernelThreads
     from hushpore.pores.transport.parts import Parts
 
-#: Peak bytes of a voxel that conducts, and of any voxel of the volume, beside the phases.
-BYTES_A_VOID_VOXEL, BYTES_A_VOXEL = 20, 8
+#: Peak bytes of a voxel that conducts, and of any voxel of the volume, beside phases and maps.
+BYTES_A_VOID_VOXEL, BYTES_A_VOXEL = 20, 2
+
+#: The same on a GPU, maps included.
+GPU_BYTES_A_VOID_VOXEL, GPU_BYTES_A_VOXEL = 90, 16
 
 #: The conductance is found when the last `_WINDOW` steps lowered it by less than this share.
 _TOLERANCE, _WINDOW = 1e-4, 5
@@ -55,23 +59,6 @@ _LEVELS = 1 << 20
 
 #: Most steps.
 _STEPS = 5000
-
-
-class Diffusion(NamedTuple):
-    """Steady diffusion along one axis.
-
-    `conductivity`: effective conductivity of the volume, in the unit of those of the phases.
-    `flux`: (z, y, x), float32: magnitude of the flux over the mean flux along the axis, 0 where
-    nothing flows. `profile`: (slices along the axis,), float64: mean concentration of the
-    conducting voxels, between 1 at the first face and 0 at the last.
-    `iterations`: steps of conjugate gradients. `residual`: over the right side.
-    """
-
-    conductivity: float
-    flux: Float32s
-    profile: Float64s
-    iterations: int
-    residual: float
 
 
 class _Colour(NamedTuple):
@@ -88,7 +75,11 @@ class _Colour(NamedTuple):
 
 
 class _Grid:
-    """The system of equations of conducting voxels; transport is along the first axis."""
+    """The system of equations of conducting voxels; transport is along the first axis.
+
+    `slices`: for each colour, (slices + 1,), int64: first voxel of each slice. `right`, `diagonal`:
+    of the equations, which are those of colour 1.
+    """
 
     def __init__(
         self,
@@ -100,95 +91,182 @@ class _Grid:
         periodic: bool,
     ) -> None:
         self.shape, self._periodic, self._threads = phase.shape, periodic, threads
-        # harmonic means; phases without conductivity have none
+        # harmonic means, relative to the highest; phases without conductivity have none
         pairs = conductivity[:, None] + conductivity
         products = 2 * np.outer(conductivity, conductivity)
         weights = np.divide(products, pairs, out=np.zeros_like(pairs), where=pairs > 0)
         table = np.array(of_axes)[:, None, None] * weights
-        # relative to the highest
-        conductivity, table = conductivity / table.max(), _exact(table / table.max())
+        to_face = _exact(2 * conductivity / table.max()).astype(np.float32)
+        table = _exact(table / table.max())
         self._weights = table.astype(np.float32)
-        self.colours = [_colour_of(phase, colour, threads) for colour in (0, 1)]
-        self.slices = [colour.at[colour.row[:: self.shape[1]]] for colour in self.colours]
-        inlets, outlets = zip(*(self._at_faces(colour, conductivity) for colour in (0, 1)),
-                              strict=True)  # fmt: skip
+        is_even = np.indices(phase.shape[1:]).sum(axis=0) % 2 == 0
+        self._is_colour = is_even, ~is_even
+        self._inside, part, planes = [], [], []
+        for z, given in enumerate(phase):
+            number = parts.in_slice(z)
+            inside = number >= 0
+            self._inside.append(np.packbits(inside))
+            part.append(number[self._of_colour(1, z, inside)])
+            planes.append(self._read(np.where(inside, given, 0), z))
+        self._part = self.put(np.concatenate(part))
+        del part
+        self.slices = self._connect(planes)
+        del planes
+        faces, ends = np.zeros(parts.used), []
+        for z in (0, len(phase) - 1):
+            number = parts.in_slice(z)
+            inside, link = number >= 0, to_face[phase[z]]
+            faces += np.bincount(number[inside], link[inside], parts.used)
+            of_colours = [link[self._of_colour(colour, z, inside)] for colour in (0, 1)]
+            ends.append([self.put(each) for each in of_colours])
+            if z == 0:
+                self.energy_of_zero = float(link[inside].sum(dtype=np.float64))
+        matrix = parts.matrix(phase, table, periodic)
+        matrix.setdiag(matrix.diagonal() + faces)
+        self._coarse = Coarse(matrix, parts.block)
+        del matrix
+        inlet = [self._slice(colour, 0) for colour in (0, 1)]
         diagonals = []
         for colour in (0, 1):
-            ones = np.ones(self.slices[1 - colour][-1], np.float32)
-            diagonal = self._gather(colour, ones, np.empty(self.slices[colour][-1], np.float32))
-            diagonal[: inlets[colour].size] += inlets[colour]
-            diagonal[diagonal.size - outlets[colour].size :] += outlets[colour]
+            ones, diagonal = (self.put(np.full(self.slices[each][-1], value, np.float32))
+                              for each, value in ((1 - colour, 1), (colour, 0)))  # fmt: skip
+            self._add(colour, ones, diagonal)
+            diagonal[inlet[colour]] += ends[0][colour]
+            diagonal[self._slice(colour, len(phase) - 1)] += ends[1][colour]
             diagonals.append(diagonal)
         self._of_red, self.diagonal = diagonals
-        self._red = np.zeros_like(self._of_red)
-        self._red[: inlets[0].size] = inlets[0]
-        self._red /= self._of_red
-        # right side, and the energy of concentration 0
-        self.right = self._gather(1, self._red, np.empty_like(self.diagonal))
-        self.right[: inlets[1].size] += inlets[1]
-        self.energy_of_zero = sum(float(each.sum(dtype=np.float64)) for each in inlets)
-        self.energy_of_zero -= _dot(inlets[0], self._red[: inlets[0].size])
-        self.inlet_red = self._red[: inlets[0].size].copy()
-        self.part = np.empty(self.diagonal.size, np.int32)
-        for z, own in enumerate(self._voxels(1)):
-            number = parts.in_slice(z)
-            self.part[own] = number[_is_colour(1, z, number.shape) & (number >= 0)]
-        matrix = parts.matrix(phase, table, periodic).tocsc()
-        faces = np.zeros(parts.used)
-        for z in (0, self.shape[0] - 1):
-            number = parts.in_slice(z)
-            is_used = number >= 0
-            link = _exact(2 * conductivity)[phase[z][is_used]]
-            faces += np.bincount(number[is_used], link, parts.used)
-        matrix.setdiag(matrix.diagonal() + faces)
-        self._coarse = _factorised(matrix)
+        # the other colour where this one is 0, the right side, and the energy of concentration 0
+        self._red, self.right = (0 * each for each in diagonals)
+        self._inlet_red = ends[0][0] / self._of_red[inlet[0]]
+        self._red[inlet[0]] = self._inlet_red
+        self._add(1, self._red, self.right)
+        self.right[inlet[1]] += ends[0][1]
+        self.energy_of_zero -= self.dot(ends[0][0], self._inlet_red)
 
-    def _voxels(self, colour: int) -> list[slice]:
-        """Return where the voxels of a colour in each slice are among all."""
-        bounds = self.slices[colour]
-        return [slice(low, high) for low, high in pairwise(bounds)]
-
-    def _at_faces(self, colour: int, conductivity: Float64s) -> tuple[Float32s, Float32s]:
-        """Return the conductance to the first and last face of the voxels of a colour there."""
-        runs, height = self.colours[colour], self.shape[1]
-        found = []
-        for own in (slice(0, runs.row[height]), slice(runs.row[-1 - height], runs.row[-1])):
-            length = np.diff(runs.at[own.start : own.stop + 1])
-            link = _exact(2 * conductivity).astype(np.float32)
-            found.append(link[np.repeat(runs.phase[own], length)])
-        return found[0], found[1]
-
-    def _gather(self, colour: int, values: Float32s, out: Float32s) -> Float32s:
-        """Sum the values of the other colour around each voxel of one, times the conductances."""
-        own, other = self.colours[colour], self.colours[1 - colour]
-        how = values, out, self._weights, self.shape, colour, self._periodic
-        self._threads.over(self.shape[0], _gather, *own, *other, *how)
-        return out
-
-    def times(self, values: Float32s, out: Float32s) -> Float32s:
-        """Multiply the Schur complement by a vector."""
-        red = self._gather(0, values, self._red)
-        red /= self._of_red
-        self._gather(1, red, out)
-        np.subtract(self.diagonal * values, out, out=out)
-        return out
-
-    def corrected(self, residual: Float32s) -> Float32s:
-        """Return the correction on the coarse grid, for each part."""
-        sums = np.bincount(self.part, residual, self._coarse.shape[0])
-        found: Float32s = self._coarse.solve(sums).astype(np.float32)
+    def _of_colour(self, colour: int, z: int, inside: Mask) -> Mask:
+        """Return which of the voxels inside in a slice have a colour."""
+        found: Mask = inside & self._is_colour[(colour + z) % 2]
         return found
+
+    def _slice(self, colour: int, z: int) -> slice:
+        """Return where the voxels of a colour in a slice are among all."""
+        return slice(*self.slices[colour][z : z + 2])
+
+    def put(self, values: Any) -> Any:
+        """Return an array where this grid computes."""
+        return values
+
+    get = put
+
+    def _read(self, plane: UInt8s, z: int) -> Any:
+        """Return what `_connect` needs of a slice; `plane`: phases, 0 outside."""
+        return [_runs_of(plane, (colour + z) % 2) for colour in (0, 1)]
+
+    def _connect(self, planes: list[Any]) -> list[Int64s]:
+        """Find what is beside each voxel; returns the first voxel of each slice, by colour."""
+        self._runs = [_joined(each) for each in zip(*planes, strict=True)]
+        return [each.at[each.row[:: self.shape[1]]] for each in self._runs]
+
+    def _add(self, colour: int, values: Float32s, out: Float32s, sign: int = 1) -> None:
+        """Add the values of the other colour around each voxel of one, times the conductances."""
+        runs = *self._runs[colour], *self._runs[1 - colour]
+        how = values, out, np.float32(sign) * self._weights, self.shape, colour, self._periodic
+        self._threads.over(self.shape[0], _add_around, *runs, *how)
+
+    def dot(self, a: Float32s, b: Float32s) -> float:
+        """Return a product of vectors, summed in float64."""
+        return float(_dot(a, b))
+
+    def _fill_red(self, values: Float32s) -> None:
+        """Find the other colour from values of this one, with concentrations of 0 at the faces."""
+        self._red[:] = 0
+        self._add(0, values, self._red)
+        self._red /= self._of_red
+
+    def times(self, values: Float32s, out: Float32s) -> None:
+        """Multiply the Schur complement by a vector."""
+        self._fill_red(values)
+        out[:] = values
+        out *= self.diagonal
+        self._add(1, self._red, out, -1)
+
+    def _sums(self, values: Float32s) -> Float64s:
+        """Return the sum of each part."""
+        sums = np.zeros(self._coarse.size)
+        _add_up(self._part, values, sums)
+        return sums
+
+    def add_correction(self, residual: Float32s, out: Float32s) -> None:
+        """Add the correction on the coarse grid."""
+        found = self._coarse.solve(self._sums(residual)).astype(np.float32)
+        out += self.put(found)[self._part]
 
     def field(self, values: Float32s) -> Float32s:
         """Return the concentration of all voxels, (z, y, x); -1 outside."""
-        red = self._gather(0, values, self._red)
-        red /= self._of_red
-        red[: self.inlet_red.size] += self.inlet_red
+        self._fill_red(values)
+        self._red[self._slice(0, 0)] += self._inlet_red
         field = np.full(self.shape, np.float32(-1))
-        for colour, own in enumerate((red, values)):
-            runs = self.colours[colour]
-            _scatter(*runs, own, field, colour)
+        for z, plane in enumerate(field):
+            inside = np.unpackbits(self._inside[z], count=plane.size).reshape(plane.shape) > 0
+            for colour, own in enumerate((self._red, values)):
+                found = self.get(own[self._slice(colour, z)])
+                plane[self._of_colour(colour, z, inside)] = found
         return field
+
+
+class _GpuGrid(_Grid):
+    """The same on a GPU, by PyTorch, with a list of neighbours in place of runs.
+
+    `device`: of PyTorch; the CPU too.
+    """
+
+    def __init__(self, *arguments: Any, device: str) -> None:
+        self._device = device
+        super().__init__(*arguments)
+
+    def put(self, values: Any) -> Any:
+        import torch
+
+        return torch.from_numpy(values).to(self._device)
+
+    def get(self, values: Any) -> Any:
+        return values.cpu().numpy()
+
+    def _read(self, plane: UInt8s, z: int) -> UInt8s:
+        return plane
+
+    def _connect(self, planes: list[UInt8s]) -> list[Int64s]:
+        import torch
+
+        phase, table = self.put(np.stack(planes)), self.put(self._weights)
+        z, y, x = (torch.arange(size, device=self._device) for size in phase.shape)
+        odd = (z[:, None, None] + y[:, None] + x) % 2
+        colours = [(phase > 0) & (odd == colour) for colour in (0, 1)]
+        del odd
+        number = torch.zeros(phase.shape, dtype=torch.int32, device=self._device)
+        for own in colours:
+            number[own] = torch.arange(int(own.sum()), dtype=torch.int32, device=self._device)
+        self._links: list[list[Any]] = [[], []]
+        for axis, step in product(range(3), (1, -1)):
+            near, other = number.roll(step, axis), phase.roll(step, axis)
+            if axis == 0 or not self._periodic:
+                other.select(axis, 0 if step > 0 else -1).zero_()
+            for own, links in zip(colours, self._links, strict=True):
+                here, there = phase[own].long(), other[own].long()
+                links.append((near[own] * (there > 0), table[axis][here, there]))
+        return [np.append(0, own.sum((1, 2)).cumsum(0).cpu().numpy()) for own in colours]
+
+    def _add(self, colour: int, values: Any, out: Any, sign: int = 1) -> None:
+        for near, weight in self._links[colour] if len(values) else ():
+            out.addcmul_(values.index_select(0, near), weight, value=sign)
+
+    def dot(self, a: Any, b: Any) -> float:
+        return float(a.double() @ b.double())
+
+    def _sums(self, values: Any) -> Float64s:
+        sums = self.put(np.zeros(self._coarse.size))
+        found: Float64s = sums.index_add_(0, self._part, values.double()).cpu().numpy()
+        return found
 
 
 def solve_diffusion(
@@ -199,78 +277,77 @@ def solve_diffusion(
     threads: KernelThreads,
     *,
     periodic: bool = False,
-) -> Pass[Diffusion | None]:
+    device: str | None = None,
+) -> Pass[Solution | None]:
     """Solve steady diffusion along an axis.
 
     `phase`: (z, y, x), uint8; 0 does not conduct. `conductivity`: of each phase, from phase 0 on; 0
     for one that does not conduct either. `spacing`: edges of a voxel. `periodic`: whether the other
-    sides are periodic instead of closed.
+    sides are periodic instead of closed. `device`: of PyTorch, to solve there; by default kernels
+    of the CPU do.
     Yields: about the completed fraction, after each step.
     Returns: None if nothing spans the axis.
     Raises NotSolvedError without convergence.
     """
     of_phase = np.asarray(conductivity, np.float64)
     phase = np.moveaxis(phase, axis, 0)
-    cross = phase.shape[1:]
-    if periodic:
+    _, *cross = phase.shape
+    if periodic and any(each % 2 for each in cross):
         # two colours alternate around an even number of voxels only
         phase = np.tile(phase, (1, *(1 + each % 2 for each in cross)))
-    phase = np.array(phase, order="C")
-    steps = np.array([spacing[axis], *(each for i, each in enumerate(spacing) if i != axis)])
-    of_axes = tuple(float(each) for each in (steps[0] / steps) ** 2)
-    inside = of_phase[phase] > 0
-    parts = spanning_parts(inside, threads, periodic=periodic)
+    lengths = spacing[axis] / np.array([spacing[axis], *np.delete(spacing, axis)])
+    parts = spanning_parts(np.ascontiguousarray((of_phase > 0)[phase]), threads, periodic=periodic)
     if parts is None:
         return None
-    for z, plane in enumerate(phase):
-        plane[parts.in_slice(z) < 0] = 0
-    del inside
     yield 0.0
-    grid = _Grid(phase, of_phase, of_axes, parts, threads, periodic)
+    of_axes = tuple(float(each) for each in lengths**2)
+    how = phase, of_phase, of_axes, parts, threads, periodic
+    grid = _GpuGrid(*how, device=device) if device else _Grid(*how)
+    del how
     del parts
     found, iterations, residual = yield from _solve(grid)
     field = grid.field(found)
     del grid, found
-    flux, energy = np.empty(field.shape, np.float32), np.empty(len(field))
-    lengths = (steps[0] / steps).astype(np.float64)
-    threads.over(len(field), _flux, field, phase, of_phase, lengths, periodic, flux, energy)
-    mean = float(energy.sum()) / math.prod(field.shape[1:])
     profile = np.array([plane[plane >= 0].mean(dtype=np.float64) for plane in field])
-    del field
-    flux = flux[:, : cross[0], : cross[1]]
-    flux /= np.float32(mean)
-    flux = np.ascontiguousarray(np.moveaxis(flux, 0, axis))
-    return Diffusion(mean * profile.size, flux, profile, iterations, residual)
+    mean = _to_flux(field, phase, of_phase, lengths, periodic) / math.prod(field.shape[1:])
+    field = field[:, : cross[0], : cross[1]]
+    field /= np.float32(mean)
+    flux = np.ascontiguousarray(np.moveaxis(field, 0, axis))
+    return Solution(mean * profile.size, flux, profile, iterations, residual)
 
 
 def _solve(grid: _Grid) -> Pass[tuple[Float32s, int, float]]:
     """Return the concentrations of one colour, the number of steps, and the residual."""
     depth = grid.shape[0]
     line = (1 - (np.arange(depth) + 0.5) / depth).astype(np.float32)
-    x = np.repeat(line, np.diff(grid.slices[1]))
-    q = np.empty_like(x)
-    r = grid.right - grid.times(x, q)
-    x += grid.corrected(r)[grid.part]
-    np.subtract(grid.right, grid.times(x, q), out=r)
-    energy = grid.energy_of_zero - _dot(x, grid.right) - _dot(x, r)
-    size = math.sqrt(_dot(grid.right, grid.right))
-    p, rz = np.zeros_like(x), 1.0
+    x = grid.put(np.repeat(line, np.diff(grid.slices[1])))
+    q, r = 0 * x, grid.right
+    size = math.sqrt(grid.dot(r, r))
+    grid.times(x, q)
+    grid.add_correction(r - q, x)
+    energy = grid.energy_of_zero - grid.dot(x, r)
+    grid.times(x, q)
+    r -= q
+    energy -= grid.dot(x, r)
+    p, rz = 0 * x, 1.0
     gains: list[float] = []
     for step in range(_STEPS):
-        np.divide(r, grid.diagonal, out=q)
-        q += grid.corrected(r)[grid.part]
-        before, rz = rz, _dot(r, q)
+        q[:] = r
+        q /= grid.diagonal
+        grid.add_correction(r, q)
+        before, rz = rz, grid.dot(r, q)
         if rz <= 0:
             break
-        p *= np.float32(rz / before if step else 0)
+        p *= rz / before if step else 0.0
         p += q
         grid.times(p, q)
-        alpha = rz / _dot(p, q)
+        alpha = rz / grid.dot(p, q)
         gains.append(alpha * rz)
         energy -= gains[-1]
-        q *= np.float32(alpha)
+        q *= alpha
         r -= q
-        np.multiply(p, np.float32(alpha), out=q)
+        q[:] = p
+        q *= alpha
         x += q
         lately = sum(gains[-_WINDOW:])
         if lately < _TOLERANCE * energy and len(gains) >= _WINDOW:
@@ -278,7 +355,7 @@ def _solve(grid: _Grid) -> Pass[tuple[Float32s, int, float]]:
         yield min(1.0, max(0.0, math.log(lately / energy) / math.log(_TOLERANCE)))
     else:
         raise NotSolvedError(f"Diffusion did not converge in {_STEPS} steps.")
-    return x, len(gains), math.sqrt(_dot(r, r)) / size
+    return x, len(gains), math.sqrt(grid.dot(r, r)) / size
 
 
 def _exact(weights: Float64s) -> Float64s:
@@ -290,79 +367,57 @@ def _exact(weights: Float64s) -> Float64s:
     return found
 
 
-def _factorised(matrix: Any) -> Any:
-    """Factorise a symmetric positive definite matrix."""
-    from scipy.sparse.linalg import splu
+def _runs_of(plane: UInt8s, odd: int) -> tuple[Int64s, Int32s, Int64s, UInt8s, int]:
+    """Return the runs of one colour in a slice; `odd`: the first x of the colour in the first row.
 
-    order = {"permc_spec": "MMD_AT_PLUS_A", "diag_pivot_thresh": 0.0}
-    return splu(matrix, **order, options={"SymmetricMode": True})
-
-
-def _is_colour(colour: int, z: int, shape: tuple[int, ...]) -> Mask:
-    """Return which voxels of a slice have a colour."""
-    y, x = np.ogrid[: shape[0], : shape[1]]
-    found: Mask = (y + x + z) % 2 == colour
-    return found
-
-
-def _colour_of(phase: UInt8s, colour: int, threads: KernelThreads) -> _Colour:
-    """Return the voxels of one colour."""
-    rows = phase.shape[0] * phase.shape[1]
-    row, voxels = np.zeros(rows + 1, np.int64), np.zeros(rows + 1, np.int64)
-    threads.over(rows, _count_runs, phase, colour, row[1:], voxels[1:], smallest=256)
-    np.cumsum(row, out=row)
-    np.cumsum(voxels, out=voxels)
-    runs = _Colour(
-        row,
-        np.empty(row[-1], np.int32),
-        np.full(row[-1] + 1, voxels[-1]),
-        np.empty(row[-1], np.uint8),
-    )
-    threads.over(rows, _find_runs, phase, colour, voxels, *runs, smallest=256)
-    return runs
+    Returns: the runs in each row; first k, first voxel and phase of each run; and the voxels.
+    """
+    height, width = plane.shape
+    # each half row ends outside
+    half = np.zeros((height, width // 2 + 2), np.uint8)
+    for way in (0, 1):
+        rows = plane[way::2, (way + odd) % 2 :: 2]
+        half[way::2, : rows.shape[1]] = rows
+    flat = half.ravel()
+    runs = np.flatnonzero((flat > 0) & (flat != np.roll(flat, 1)))
+    count = np.cumsum(flat > 0)
+    row, begin = np.divmod(runs, half.shape[1])
+    of_rows = np.bincount(row, minlength=height)
+    return of_rows, begin.astype(np.int32), count[runs] - 1, flat[runs], int(count[-1])
 
 
-@kernel
-def _count_runs(
-    phase: UInt8s, colour: int, runs: Int64s, voxels: Int64s, first: int, last: int
-) -> None:
-    """Count the runs and voxels of one colour in a range of rows."""
-    height = phase.shape[1]
-    for row in range(first, last):
-        z, y = divmod(row, height)
-        before, count, held = 0, 0, 0
-        for x in range((colour + z + y) & 1, phase.shape[2], 2):
-            here = phase[z, y, x]
-            count += int(here not in (0, before))
-            held += int(here != 0)
-            before = here
-        runs[row], voxels[row] = count, held
+def _joined(slices: Iterable[Any]) -> _Colour:
+    """Return the runs of all slices."""
+    rows, begin, at, phase, voxels = zip(*slices, strict=True)
+    first = np.cumsum([0, *voxels])
+    at = (*(own + each for own, each in zip(at, first[:-1], strict=True)), first[-1:])
+    row = np.cumsum(np.concatenate([[0], *rows]))
+    return _Colour(row, *(np.concatenate(each) for each in (begin, at, phase)))
 
 
-@kernel
-def _find_runs(
-    phase: UInt8s,
-    colour: int,
-    voxels: Int64s,
-    row_start: Int64s,
-    begin: Int32s,
-    at: Int64s,
-    phase_of: UInt8s,
-    first: int,
-    last: int,
-) -> None:
-    """Write the runs of one colour in a range of rows."""
-    height = phase.shape[1]
-    for row in range(first, last):
-        z, y = divmod(row, height)
-        before, run, voxel = 0, row_start[row] - 1, voxels[row]
-        for x in range((colour + z + y) & 1, phase.shape[2], 2):
-            here = phase[z, y, x]
-            if here not in (0, before):
-                run += 1
-                begin[run], at[run], phase_of[run] = x >> 1, voxel, here
-            voxel += int(here != 0)
-            before = here
+def _to_flux(
+    field: Float32s, phase: UInt8s, of_phase: Float64s, lengths: Float64s, periodic: bool
+) -> float:
+    """Turn concentrations into magnitudes of the flux in place; returns the dissipated energy.
+
+    `lengths`: edge of a voxel along the first axis over that along each.
+    """
+    depth, energy = len(field), 0.0
+
+    def at(z: int) -> tuple[Float32s, Float64s]:
+        return field[z].copy(), np.where(field[z] >= 0, of_phase[phase[z]], 0)
+
+    # beside the faces values are mirrored, so that their mean is that of the face
+    here = at(0)
+    before = 2 - here[0], here[1]
+    for z, flux in enumerate(field):
+        after = at(z + 1) if z + 1 < depth else (-here[0], here[1])
+        slices = before, here, after
+        values: Float32s = np.stack([each[0] for each in slices])
+        own: Float64s = np.stack([each[1] for each in slices])
+        energy += _flux(values, own, lengths, periodic, flux)
+        before, here = here, after
+    return energy
 
 
 @inlined
@@ -375,7 +430,7 @@ def _row_beside(way: int, z: int, y: int, depth: int, height: int, periodic: boo
 
 
 @kernel
-def _gather(
+def _add_around(
     row_start: Int64s,
     begin: Int32s,
     at: Int64s,
@@ -393,12 +448,10 @@ def _gather(
     first: int,
     last: int,
 ) -> None:
-    """Sum the values around voxels of one colour, in a range of slices."""
+    """Add the values around voxels of one colour, in a range of slices."""
     depth, height, width = shape
     for row in range(first * height, last * height):
         start, stop = row_start[row], row_start[row + 1]
-        for i in range(at[start], at[stop]):
-            out[i] = 0
         z, y = divmod(row, height)
         is_odd = (colour + z + y) & 1
         for way in range(7):
@@ -442,64 +495,39 @@ def _dot(a: Float32s, b: Float32s) -> float:
 
 
 @kernel
-def _scatter(
-    row_start: Int64s,
-    begin: Int32s,
-    at: Int64s,
-    phase: UInt8s,
-    values: Float32s,
-    field: Float32s,
-    colour: int,
-) -> None:
-    """Write the values of one colour into a field, (z, y, x)."""
-    height = field.shape[1]
-    for row in range(field.shape[0] * height):
-        z, y = divmod(row, height)
-        is_odd = (colour + z + y) & 1
-        for run in range(row_start[row], row_start[row + 1]):
-            for n in range(at[run + 1] - at[run]):
-                field[z, y, 2 * (begin[run] + n) + is_odd] = values[at[run] + n]
+def _add_up(part: Int32s, values: Float32s, sums: Float64s) -> None:
+    """Add the values of each part to its sum."""
+    for i in range(part.size):
+        sums[part[i]] += values[i]
 
 
 @kernel
 def _flux(
-    field: Float32s,
-    phase: UInt8s,
-    conductivity: Float64s,
-    lengths: Float64s,
-    periodic: bool,
-    flux: Float32s,
-    energy: Float64s,
-    first: int,
-    last: int,
-) -> None:
-    """Write the magnitude of the flux, and the energy dissipated in each of a range of slices.
+    values: Float32s, conductivity: Float64s, lengths: Float64s, periodic: bool, flux: Float32s
+) -> float:
+    """Write the magnitude of the flux in the middle one of three slices; returns its energy.
 
-    `lengths`: edge of a voxel along the first axis over that along each. Along each axis the flux
-    is the mean of those through the two faces of a voxel.
+    Along each axis the flux is the mean of those through the two faces of a voxel, which share
+    the energy of each equally.
     """
-    depth, height, width = field.shape
-    energy[first:last] = 0
-    for row in range(first * height, last * height):
-        z, y = divmod(row, height)
+    energy, (height, width) = 0.0, flux.shape
+    for y in range(height):
         for x in range(width):
-            square, both = 0.0, 0.0
-            here, own = np.float64(field[z, y, x]), conductivity[phase[z, y, x]]
-            for way in range(6 if here >= 0 else 0):
+            square, both, own = 0.0, 0.0, conductivity[1, y, x]
+            for way in range(6 if own > 0 else 0):
                 axis, step = way >> 1, 2 * (way & 1) - 1
-                to_z = z + (step if axis == 0 else 0)
+                to_z = 1 + (step if axis == 0 else 0)
                 to_y = y + (step if axis == 1 else 0)
                 to_x = x + (step if axis == 2 else 0)
-                is_out = to_y < 0 or to_y == height or to_x < 0 or to_x == width
-                weight, share, there = 2 * own, 1.0, 1.0 - max(to_z, 0) / depth
-                if 0 <= to_z < depth:
-                    to_y, to_x = to_y % height, to_x % width
-                    there = np.float64(field[to_z, to_y, to_x])
-                    other = conductivity[phase[to_z, to_y, to_x]]
-                    is_wall = there < 0 or (is_out and not periodic)
-                    share = 0.5
-                    weight = 0.0 if is_wall else 2 * own * other / (own + other)
-                both = (both if step > 0 else 0.0) + weight * step * (here - there)
-                energy[z] += share * weight * ((here - there) * lengths[axis]) ** 2
-                square += (both * lengths[axis] / 2) ** 2 if step > 0 else 0.0
-            flux[z, y, x] = math.sqrt(square)
+                is_in = periodic or (0 <= to_y < height and 0 <= to_x < width)
+                to_y, to_x = to_y % height, to_x % width
+                other = conductivity[to_z, to_y, to_x] if is_in else 0.0
+                fall = np.float64(values[1, y, x]) - np.float64(values[to_z, to_y, to_x])
+                flow = 2 * own * other / (own + other) * fall
+                both += step * flow
+                energy += 0.5 * flow * fall * lengths[axis] ** 2
+                if step > 0:
+                    square += (both * lengths[axis] / 2) ** 2
+                    both = 0.0
+            flux[y, x] = math.sqrt(square)
+    return energy

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Mapping
 from itertools import product
@@ -12,26 +13,33 @@ import numpy as np
 from hushpore.base.errors import InputError, MemoryLimitError
 from hushpore.base.events import Driver, Note, result_of
 from hushpore.base.volume import as_volume
-from hushpore.device.backend import Backend
+from hushpore.device.backend import Backend, choose_backend
+from hushpore.device.memory import free_pools, is_out_of_memory
 from hushpore.pores.flow import NotSolvedError
 from hushpore.pores.parallel import KernelThreads
 from hushpore.pores.transport import diffusion, stokes
-from hushpore.pores.transport.parts import spanning
 from hushpore.pores.transport.result import Transport
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Sequence
 
-    from hushpore.base.arrays import Array, Mask, UInt8s
+    from hushpore.base.arrays import Array, UInt8s
     from hushpore.base.events import Event
     from hushpore.base.volume import Volume, VolumeLike
     from hushpore.pores.engine import Pass
     from hushpore.pores.phases.result import Phases
     from hushpore.pores.pipeline import Stages
     from hushpore.pores.result import Pores
+    from hushpore.pores.transport.result import Solution
 
 #: What each kind of transport solves.
 KINDS = {"diffusion": ("diffusion",), "flow": ("flow",), "both": ("diffusion", "flow")}
+
+#: Values of each kind along an axis.
+_VALUES = {
+    "diffusion": ("effective_diffusivity", "voxel_tortuosity_factor", "voxel_formation_factor"),
+    "flow": ("voxel_permeability",),
+}
 
 
 def transport(
@@ -40,6 +48,7 @@ def transport(
     *,
     conductivities: Sequence[float] | Mapping[int, float] | None = None,
     periodic: bool = False,
+    device: str = "auto",
 ) -> Transport:
     """Solve diffusion or flow through the voxels of a phase, from face to face along each axis.
 
@@ -59,6 +68,9 @@ def transport(
         phase of the highest.
     periodic : bool, optional
         Whether the other faces are periodic, instead of closed.
+    device : str, optional
+        ``"cpu"``, ``"cuda"``, ``"cuda:1"`` and so on, for diffusion; flow is solved on the CPU. By
+        default a CUDA GPU if there is one with enough memory.
 
     Returns
     -------
@@ -71,8 +83,8 @@ def transport(
         If the volume holds grey values, a value is no label of a phase, or nothing connects two
         opposite faces.
     MemoryLimitError
-        If it does not fit into memory: 20 bytes for each conducting voxel and 16 to 28 for each of
-        the volume; flow needs 220 for each conducting voxel.
+        If it does not fit into memory. Diffusion needs 20 bytes for each conducting voxel, flow
+        300, and both 4 for each voxel of each map.
 
     References
     ----------
@@ -100,9 +112,10 @@ def transport(
     if not isinstance(conductivities, Mapping):
         conductivities = dict(enumerate(conductivities or (1.0,), 1))
     phase, of_phase = _phases_of(labels, conductivities)
+    check_memory(phase, of_phase, given, kind)
     with KernelThreads() as threads:
-        check_memory(phase, of_phase, given, kind)
-        found = result_of(find_transport(phase, of_phase, given, kind, threads, periodic=periodic))
+        how = phase, of_phase, given, kind, threads, choose_backend(device)
+        found = result_of(find_transport(*how, periodic=periodic))
     if all(value is None for value in found.totals.values()):
         raise InputError(f"Nothing in {given.name} connects two opposite faces.")
     return found
@@ -166,69 +179,62 @@ def find_transport(
     volume: Volume,
     kind: str,
     threads: KernelThreads,
+    backend: Backend,
     *,
-    periodic: bool = False,
+    periodic: bool,
 ) -> Pass[Transport]:
     """Solve transport along each axis of a volume.
 
     `phase`, `conductivity`: as for `hushpore.pores.transport.diffusion.solve_diffusion`. `kind`: a
-    key of `KINDS`. `volume`: for its axes and spacing.
+    key of `KINDS`. `volume`: for its axes and spacing. `backend`: whose GPU solves diffusion.
     Raises InputError for flow in an image.
     """
     if volume.n_spatial == 2 and "flow" in KINDS[kind]:
         raise InputError(f"Flow is solved in 3D, and {volume.name} is an image (kind='diffusion').")
     spacing = (1.0,) * (3 - volume.n_spatial) + tuple(map(float, volume.spacing))
+    of_phase = np.asarray(conductivity, np.float64)
+    voxels = np.bincount(phase.reshape(-1), minlength=of_phase.size)
+    mean = float(voxels @ of_phase) / phase.size
     found = Transport(volume, {}, {}, {}, {})
     solutions = list(product(KINDS[kind], volume.axes))
     for number, (each, axis) in enumerate(solutions):
-        along = "zyx".index(axis)
+        how: Any = spacing, "zyx".index(axis), threads
         if each == "diffusion":
-            how = phase, conductivity, spacing, along, threads
-            solving: Pass[Any] = diffusion.solve_diffusion(*how, periodic=periodic)
+            solving = _diffusion(backend, phase, of_phase, *how, periodic=periodic)
         else:
-            best = int(np.argmax(conductivity))
-            solving = _flow(phase == best, spacing, along, threads, periodic)
+            solving = stokes.solve_flow(phase == of_phase.argmax(), *how, periodic=periodic)
         with Driver(solving) as driver:
-            for share in driver:
-                yield (number + share) / len(solutions)
-        _add(found, each, axis, driver.result, phase, np.asarray(conductivity))
+            for done in driver:
+                yield (number + done) / len(solutions)
+        solved: Solution | None = driver.result
+        values: tuple[float | None, ...] = (None, None, None)
+        if solved is not None:
+            effective, name = solved.value, f"{each}_{axis}"
+            values = effective, mean / effective, float(of_phase.max()) / effective
+            found.steps[name] = {"iterations": solved.iterations, "residual": solved.residual}
+            found.profiles[name] = solved.profile
+            map_name = f"{'flux' if each == 'diffusion' else 'speed'}_{axis}"
+            found.maps[map_name] = solved.flux.reshape(volume.shape)
+        names = zip(_VALUES[each], values, strict=False)
+        found.totals.update({f"{name}_{axis}": value for name, value in names})
     return found
 
 
-def _flow(
-    void: Mask, spacing: tuple[float, ...], axis: int, threads: KernelThreads, periodic: bool
-) -> Pass[stokes.Flow | None]:
-    """Solve flow through the void that spans an axis; None without any."""
-    through = spanning(void, axis, threads, periodic=periodic)
-    if through is None:
-        return None
-    steps = stokes.solve_flow(through, spacing, axis, threads, periodic=periodic)
-    return (yield from steps)
-
-
-def _add(
-    found: Transport, kind: str, axis: str, solved: Any, phase: UInt8s, conductivity: Any
-) -> None:
-    """Add a solution to a result; None in place of values if nothing spans the axis."""
-    name, shape = f"{kind}_{axis}", found.volume.shape
-    is_through = solved is not None
-    if kind == "diffusion":
-        effective = solved.conductivity if is_through else math.nan
-        voxels = np.bincount(phase.reshape(-1), minlength=conductivity.size)
-        values = {
-            "effective_diffusivity": effective,
-            "voxel_tortuosity_factor": float(voxels @ conductivity) / phase.size / effective,
-            "voxel_formation_factor": float(conductivity.max()) / effective,
-        }
-    else:
-        values = {"voxel_permeability": solved.permeability if is_through else math.nan}
-    for title, value in values.items():
-        found.totals[f"{title}_{axis}"] = value if math.isfinite(value) else None
-    if is_through:
-        found.steps[name] = {"iterations": solved.iterations, "residual": solved.residual}
-        found.profiles[name] = solved.profile
-        of_map = ("flux", solved.flux) if kind == "diffusion" else ("speed", solved.speed)
-        found.maps[f"{of_map[0]}_{axis}"] = of_map[1].reshape(shape)
+def _diffusion(
+    backend: Backend, phase: UInt8s, *arguments: Any, periodic: bool
+) -> Pass[Solution | None]:
+    """Solve diffusion on a GPU that has room for it, and otherwise on the CPU."""
+    solve = functools.partial(diffusion.solve_diffusion, phase, *arguments, periodic=periodic)
+    if backend.is_cuda:
+        free_pools()
+        needed = diffusion.GPU_BYTES_A_VOID_VOXEL * np.count_nonzero(phase)
+        if needed + diffusion.GPU_BYTES_A_VOXEL * phase.size < backend.free_memory():
+            try:
+                return (yield from solve(device=backend.device))
+            except Exception as error:
+                if not is_out_of_memory(error):
+                    raise
+    return (yield from solve())
 
 
 def transport_of_job(
@@ -237,6 +243,7 @@ def transport_of_job(
     volume: Volume,
     settings: Any,
     threads: KernelThreads,
+    backend: Backend,
     stages: Stages,
     notes: list[Note],
     *,
@@ -265,9 +272,8 @@ def transport_of_job(
             text = f"Transport is solved in {needed / 1e9:.2g} GB of memory."
             notes.append(Note(text))
             yield notes[-1]
-            solving = find_transport(
-                phase, conductivity, volume, kind, threads, periodic=settings.periodic_sides
-            )
+            how = phase, conductivity, volume, kind, threads, backend
+            solving = find_transport(*how, periodic=settings.periodic_sides)
             found = yield from stages.run("transport", solving, until)
         except (MemoryLimitError, NotSolvedError) as error:
             problem = f"Transport was not solved. {error}"

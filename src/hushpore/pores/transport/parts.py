@@ -2,7 +2,7 @@
 
 A phase is cut into blocks, and what is connected within a block is a part. The graph of these parts
 shows which components reach from face to face, and each part is one unknown of the coarse grid
-of a solver (unsmoothed aggregation).
+of a solver (unsmoothed aggregation). Many parts are in turn joined to parts of larger blocks.
 """
 
 from __future__ import annotations
@@ -16,12 +16,18 @@ from hushpore.pores.parallel import kernel
 if TYPE_CHECKING:
     from scipy import sparse
 
-    from hushpore.base.arrays import Float64s, Int32s, Mask, UInt8s
+    from hushpore.base.arrays import Float64s, Int32s, Int64s, Mask, UInt8s
     from hushpore.pores.parallel import KernelThreads
 
 #: Edge of a block in voxels. With 8 the parts of a block that reach its surface, at most 148, are
 #: numbered in a byte; with 16, conjugate gradients take 2.5 times as many iterations.
 EDGE = 8
+
+#: Most parts whose equations are solved by elimination, whose memory grows with their square.
+_DIRECT = 10_000
+
+#: On more: residual that conjugate gradients reach, most steps, and damping of Jacobi's iteration.
+_TOLERANCE, _STEPS, _DAMPING = 0.1, 50, 0.6
 
 
 class Parts(NamedTuple):
@@ -38,14 +44,21 @@ class Parts(NamedTuple):
     number: Int32s
     used: int
 
+    @property
+    def block(self) -> Int64s:
+        """(used, 3): block of each part used, along z, y, x."""
+        counts = np.diff(self.first.reshape(-1), append=self.number.size)
+        block = np.repeat(np.arange(counts.size), counts)[self.number >= 0]
+        return np.stack(np.unravel_index(block, self.first.shape), axis=1)
+
     def at(self, where: tuple[slice, ...]) -> Int32s:
         """Return the number of the part of each voxel in an array of voxels; -1 outside."""
-        sizes = zip(self.local.shape, where, strict=True)
-        blocks = np.ix_(*(np.arange(size)[own] // EDGE for size, own in sizes))
         local = self.local[where]
         found = np.full(local.shape, np.int32(-1))
-        inside = local > 0
-        found[inside] = self.number[(self.first[blocks] + local)[inside] - 1]
+        inside = np.nonzero(local)
+        places = zip(where, inside, strict=True)
+        block = tuple(((own.start or 0) + at) // EDGE for own, at in places)
+        found[inside] = self.number[self.first[block] + local[inside] - 1]
         return found
 
     def in_slice(self, z: int) -> Int32s:
@@ -62,21 +75,74 @@ class Parts(NamedTuple):
         """
         from scipy import sparse
 
-        none = np.zeros(0, np.int32)
-        rows, columns, values = [none], [none], [np.zeros(0)]
+        graph = sparse.csr_array((self.used, self.used))
         for axis, of_axis in enumerate(weights):
             for low, high in _pairs_of_planes(self.local.shape[axis], periodic and axis > 0):
                 a, b = (_planes(axis, each) for each in (low, high))
                 own, other = self.at(a), self.at(b)
                 both = (own >= 0) & (other >= 0)
-                rows.append(own[both])
-                columns.append(other[both])
-                values.append(of_axis[phase[a][both], phase[b][both]])
-        links = (np.concatenate(values), (np.concatenate(rows), np.concatenate(columns)))
-        graph = sparse.coo_array(links, (self.used, self.used)).tocsr()
+                links = of_axis[phase[a][both], phase[b][both]], (own[both], other[both])
+                # one by one, because each pair of parts has many links
+                graph = graph + sparse.coo_array(links, graph.shape).tocsr()
         graph = graph + graph.T
         diagonal = sparse.dia_array((graph.sum(axis=1)[None], [0]), graph.shape)
         return (diagonal - graph).tocsr()
+
+
+class Coarse:
+    """The inverse of a matrix of conduction between parts; of many parts about.
+
+    `matrix`: symmetric and positive definite. `block`: (parts, 3): block of each part.
+    """
+
+    def __init__(self, matrix: sparse.csr_array, block: Int64s) -> None:
+        from scipy import sparse
+        from scipy.sparse.csgraph import connected_components
+        from scipy.sparse.linalg import splu
+
+        self.size = matrix.shape[0]
+        self._coarser: Coarse | None = None
+        if self.size <= _DIRECT:
+            order = {"permc_spec": "MMD_AT_PLUS_A", "diag_pivot_thresh": 0.0}
+            self._eliminate = splu(matrix.tocsc(), **order, options={"SymmetricMode": True}).solve
+            return
+        links, larger = matrix.tocoo(), block // 2
+        is_within = (larger[links.row] == larger[links.col]).all(axis=1)
+        graph = links.data * is_within, (links.row, links.col)
+        graph = sparse.coo_array(graph, links.shape).tocsr()
+        graph.eliminate_zeros()
+        count, self._within = connected_components(graph, directed=False)
+        ones = np.ones(self.size), (self._within, np.arange(self.size))
+        gather = sparse.coo_array(ones, (count, self.size)).tocsr()
+        blocks = np.empty((count, 3), block.dtype)
+        blocks[self._within] = larger
+        self._matrix, self._damped = matrix, _DAMPING / matrix.diagonal()
+        # a potential falls over twice the distance
+        self._coarser = Coarse(gather @ matrix @ gather.T / 2, blocks)
+
+    def solve(self, sources: Float64s) -> Float64s:
+        """Return the potential of each part for sources in each, (parts,)."""
+        from scipy.sparse.linalg import LinearOperator, cg
+
+        if self._coarser is None:
+            found: Float64s = self._eliminate(sources)
+        else:
+            guess = LinearOperator((self.size,) * 2, self._cycle)
+            found, _ = cg(self._matrix, sources, rtol=_TOLERANCE, maxiter=50, M=guess)
+        return found
+
+    def _cycle(self, sources: Float64s) -> Float64s:
+        """Return the potential of each part, about: by one correction by larger parts."""
+        if self._coarser is None:
+            found: Float64s = self._eliminate(sources)
+            return found
+        potential: Float64s = self._damped * sources
+        potential += self._damped * (sources - self._matrix @ potential)
+        left = np.bincount(self._within, sources - self._matrix @ potential).astype(np.float64)
+        potential += self._coarser._cycle(left)[self._within]
+        for _ in range(2):
+            potential += self._damped * (sources - self._matrix @ potential)
+        return potential
 
 
 def _planes(axis: int, which: slice) -> tuple[slice, ...]:
@@ -116,22 +182,6 @@ def spanning_parts(inside: Mask, threads: KernelThreads, *, periodic: bool = Fal
         return None
     number = np.where(is_used, np.cumsum(is_used) - 1, -1).astype(np.int32)
     return parts._replace(number=number, used=int(is_used.sum()))
-
-
-def spanning(
-    inside: Mask, axis: int, threads: KernelThreads, *, periodic: bool = False
-) -> Mask | None:
-    """Return the voxels of a phase that connect the faces along an axis; None without any.
-
-    `periodic`: whether opposite faces along the other axes are connected.
-    """
-    moved = np.array(np.moveaxis(inside, axis, 0), order="C")
-    parts = spanning_parts(moved, threads, periodic=periodic)
-    if parts is None:
-        return None
-    for z, plane in enumerate(moved):
-        plane[...] = parts.in_slice(z) >= 0
-    return np.ascontiguousarray(np.moveaxis(moved, 0, axis))
 
 
 @kernel

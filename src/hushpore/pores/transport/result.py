@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -19,6 +19,23 @@ if TYPE_CHECKING:
 
 #: Titles of the maps in a result, by the start of their names.
 MAPS = {"flux": "diffusive flux", "speed": "flow speed"}
+
+
+class Solution(NamedTuple):
+    """Diffusion or flow along one axis.
+
+    `value`: effective conductivity, in the unit of those of the phases; or permeability, in the
+    square of the unit of the spacing. `flux`: (z, y, x), float32: magnitude of the flux or velocity
+    over its mean along the axis in the volume. `profile`: (slices along the axis,), float64: mean
+    concentration or pressure, between 1 at the first face and 0 at the last. `iterations`: of the
+    solver. `residual`: of diffusion, over the right side; of flow, relative change of the value.
+    """
+
+    value: float
+    flux: Float32s
+    profile: Float64s
+    iterations: int
+    residual: float
 
 
 @dataclass(frozen=True, eq=False)
