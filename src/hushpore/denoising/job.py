@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import dataclasses
+import math
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import torch
 
 from hushpore.base.events import Job, Note
 from hushpore.base.provenance import make_provenance
 from hushpore.denoising.automatic import Method, Task, decide_method
 from hushpore.denoising.fill_value import PADDED, find_fill_value, restore_fill_value
 from hushpore.denoising.images import PLACES_BYTES, has_regions
-from hushpore.denoising.inference.volumes import VolumePredictor
+from hushpore.denoising.inference.volumes import VolumePredictor, predict_images
 from hushpore.denoising.noise import (
     NOT_RESTORED,
+    compare_with_filters,
     examine_residual,
     residual_moments,
     restore_detail_in_place,
@@ -22,6 +26,7 @@ from hushpore.denoising.noise import (
 from hushpore.denoising.pairs import compare_scans
 from hushpore.denoising.plane_reader import PlaneReader, measure_scale_in_pieces
 from hushpore.denoising.result import NoiseRecord, TrainingOutcome, TrainingResult, make_result
+from hushpore.denoising.training.loop import read_preview_slice
 from hushpore.denoising.training.run import (
     MOST_OF_IT,
     PREPARING,
@@ -34,8 +39,10 @@ from hushpore.denoising.training.run import (
 from hushpore.device.backend import Backend
 from hushpore.device.memory import array_within
 from hushpore.scan.noise import estimate_noise
+from hushpore.scan.noise_model import FAR_FROM_GAUSSIAN
 
 if TYPE_CHECKING:
+    from hushpore.base.arrays import Float32s
     from hushpore.base.volume import Volume
     from hushpore.denoising.noise import Residual
     from hushpore.denoising.pairs import Agreement
@@ -43,6 +50,9 @@ if TYPE_CHECKING:
     from hushpore.denoising.settings import DenoiseSettings
     from hushpore.scan.noise_model import NoiseDiagnosis, NoiseModel
     from hushpore.scan.sample import Sample
+
+#: Edge of the part of a slice in which a network is compared with filters, in 2D and 3D.
+COMPARED = {2: 384, 3: 128}
 
 
 def denoise(volume: Volume, settings: DenoiseSettings, backend: Backend) -> Job:
@@ -62,7 +72,7 @@ def denoise(volume: Volume, settings: DenoiseSettings, backend: Backend) -> Job:
     Raises InputError if the volume or a setting cannot be used, OutputError if the checkpoint
     cannot be written, MemoryLimitError if a single patch does not fit into memory.
     """
-    task, backend = Task.of(volume, settings), _fitting(settings, backend)
+    task = Task.of(volume, settings)
     log = JobLog(backend.timer())
     workplace: Workplace | None = None
     yield PREPARING
@@ -76,6 +86,7 @@ def denoise(volume: Volume, settings: DenoiseSettings, backend: Backend) -> Job:
         outcome = TrainingOutcome(task.trained) if task.trained is not None else None
         if outcome is None:
             outcome = yield from Training(task, source, scale, workplace, method, log).run()
+        outcome = yield from _compare(task, source, scale, workplace, outcome, found, log)
         denoised, backend = yield from _predict(task, source, scale, workplace, outcome, log)
         if settings.restore_detail and outcome.model.network.architecture.hides_pixels:
             yield from _restore_detail(source, denoised, noise.diagnosis, log)
@@ -107,14 +118,14 @@ def train(volume: Volume, settings: DenoiseSettings, backend: Backend, scale: Sc
     Returns: `TrainingResult`; after `StopEarly` that of the training so far.
     Raises InputError, OutputError, MemoryLimitError: as for `denoise`.
     """
-    task, backend = Task.of(volume, settings), _fitting(settings, backend)
+    task = Task.of(volume, settings)
     log = JobLog(backend.timer())
     workplace: Workplace | None = None
     yield PREPARING
     if task.trained is None and task.sample is not None:
         scale = _scale_of(task.sample, scale)
     try:
-        _, noise, method = yield from _look_at_noise(task, task.source, scale, log)
+        found, noise, method = yield from _look_at_noise(task, task.source, scale, log)
         if task.trained is not None:
             outcome = TrainingOutcome(task.trained)
         else:
@@ -122,6 +133,7 @@ def train(volume: Volume, settings: DenoiseSettings, backend: Backend, scale: Sc
             yield from workplace.upload()
             yield PREPARING
             outcome = yield from Training(task, task.source, scale, workplace, method, log).run()
+            outcome = yield from _compare(task, task.source, scale, workplace, outcome, found, log)
         yield log.timer.timing()
     finally:
         (workplace or backend).release()
@@ -130,17 +142,13 @@ def train(volume: Volume, settings: DenoiseSettings, backend: Backend, scale: Sc
     return TrainingResult(outcome, noise, tuple(log.notes), where.description)
 
 
-def _fitting(settings: DenoiseSettings, backend: Backend) -> Backend:
-    """Return the backend, or the CPU if Apple's GPU does not support the settings."""
-    if backend.is_apple and has_regions(settings):
-        return Backend(reason="training regions need 64-bit numbers, which Apple's GPU lacks")
-    return backend
-
-
 def _workplace_for(
     task: Task, source: PlaneReader, scale: Scale, backend: Backend, log: JobLog
 ) -> Workplace:
-    more = PLACES_BYTES if task.trained is None and has_regions(task.settings) else 0
+    regions = has_regions(task.settings)
+    if regions and backend.is_apple:
+        backend = Backend(reason="training regions need 64-bit numbers, which Apple's GPU lacks")
+    more = PLACES_BYTES if task.trained is None and regions else 0
     return Workplace(backend, task.settings, source, task.arrangement, scale, log, more)
 
 
@@ -229,6 +237,58 @@ def _noise_notes(
         yield Note(diagnosis.summary, warning=True, subject="scan")
     if diagnosis.saturation:
         yield Note(diagnosis.saturation, warning=True, subject="scan")
+
+
+def _compare(
+    task: Task,
+    source: PlaneReader,
+    scale: Scale,
+    workplace: Workplace,
+    outcome: TrainingOutcome,
+    noise: NoiseModel,
+    log: JobLog,
+) -> Job:
+    """Compare the network with filters in the middle of three slices, and yield a note.
+
+    Returns: the outcome with the comparison, if the noise is known.
+    """
+    is_known = all(doubt.endswith(FAR_FROM_GAUSSIAN) for doubt in noise.doubts)
+    if not is_known or not noise.deviation or len(scale.mean) > 1:
+        return outcome
+    network, shape = outcome.model.network, task.volume.shape
+    leading, edge = shape[:-2], COMPARED[task.settings.dimensions]
+    y, x = (slice(max(n - edge, 0) // 2, (n + edge) // 2) for n in shape[-2:])
+    with log.timer.stage("examination"):
+        parts = []
+        for number in sorted({math.prod(leading) * k // 4 for k in (1, 2, 3)}):
+            at = tuple(int(i) for i in np.unravel_index(number, leading)) if leading else None
+            seen = read_preview_slice(source, task.arrangement, scale, workplace.backend, at).image
+            parts.append(replace(seen, planes=seen.planes[..., y, x].contiguous()))
+        whole = task.settings.dimensions == 3
+        # the number of the predicted plane among those of an image; in 3D a plane is a volume
+        kept = [int(each.members[0, each.first]) for each in parts]
+
+        def predict(number: int, values: Float32s) -> Float32s:
+            planes = torch.from_numpy(values).to(workplace.backend.device)
+            images = replace(parts[number], planes=planes[None] if whole else planes)
+            found = predict_images(network, images, None, workplace.dtype, network.architecture)
+            return found[0].reshape(-1, *found.shape[-2:]).cpu().numpy()
+
+        compared = compare_with_filters(
+            predict,
+            [(each.planes[0] if whole else each.planes).cpu().numpy() for each in parts],
+            [slice(None) if whole else slice(k, k + 1) for k in kept],
+            noise,
+            scale,
+        )
+    if compared.is_better:
+        a_filter = f"{'In flat regions, a' if compared.in_flat else 'A'} {compared.best}"
+        message = (
+            f"{a_filter} comes closer to the noise-free image than the network (estimated from the "
+            f"noise model).{advice_after(task, outcome)}"
+        )
+        yield log.note(message, subject="result")
+    return replace(outcome, compared=dataclasses.asdict(compared))
 
 
 def _predict(

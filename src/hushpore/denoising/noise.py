@@ -24,6 +24,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -42,13 +43,13 @@ from hushpore.scan.flat_blocks import (
 from hushpore.scan.noise_model import neighbour_correlation, power_spectrum
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
+    from collections.abc import Callable, Generator, Iterator, Sequence
 
     import pandas as pd
 
     from hushpore.base.arrays import Array, Float32s, Float64s, Int64s
     from hushpore.base.volume import Volume
-    from hushpore.denoising.plane_reader import PlaneReader
+    from hushpore.denoising.plane_reader import PlaneReader, Scale
     from hushpore.scan.noise_model import NoiseDiagnosis, NoiseModel
     from hushpore.scan.sample import Sample
 
@@ -432,3 +433,101 @@ def _transform(correlation: Float64s) -> Float64s:
     waves = np.cos(2 * np.pi * np.multiply.outer(frequencies, lags))
     spectrum: Float64s = correlation[0] + 2 * waves @ correlation[1:]
     return spectrum
+
+
+#: Standard deviations of the Gaussians and edges of the medians that a network is compared with.
+_GAUSSIANS, _MEDIANS = (0.7, 1.0, 1.4, 2.0, 2.8, 4.0, 5.6), (3, 5)
+
+#: Strength of the added noise, relative to that of the scan; edge of the squares whose errors are
+#: compared; and excess of the network from which a filter is better, in standard errors and in
+#: variances of the noise.
+_ADDED, _SQUARE, _SURE, _LEAST_EXCESS = 0.1, 16, 3.0, 0.005
+
+
+@dataclass(frozen=True)
+class FilterComparison:
+    """Comparison of a network with the best of some filters."""
+
+    best: str  # description of the filter
+    # mean square error of the network minus that of the filter, and its standard error, over the
+    # variance of the noise; estimated without a clean image
+    excess: float
+    error: float
+    in_flat: bool  # whether it is that in flat regions, because elsewhere the network is better
+
+    @property
+    def is_better(self) -> bool:
+        """Whether the filter is better than the network, by more than chance."""
+        return self.excess > max(_SURE * self.error, _LEAST_EXCESS)
+
+
+def _squares_of(values: Float32s) -> Iterator[Float32s]:
+    """Yield the squares of planes, all planes of one together."""
+    rows, columns = (max(n // _SQUARE, 1) for n in values.shape[1:])
+    for line in np.array_split(values, rows, 1):
+        yield from np.array_split(line, columns, 2)
+
+
+def compare_with_filters(
+    predict: Callable[[int, Float32s], Float32s],
+    parts: Sequence[Float32s],
+    kept: Sequence[slice],
+    noise: NoiseModel,
+    scale: Scale,
+) -> FilterComparison:
+    """Compare a network with Gaussian and median filters, without a clean image.
+
+    The mean square errors are Stein's unbiased risk estimates: the mean square difference of result
+    and scan, plus twice the covariance of result and noise, minus the variance of the noise. The
+    covariance is measured by adding a little more noise (Ramani, Blu, Unser, Monte-Carlo SURE,
+    https://doi.org/10.1109/TIP.2008.2001404), here of the correlation of that of the scan.
+
+    `predict`: returns the planes `kept` of a part, given its number and values. `parts`: of the
+    scan, normalised, (z, y, x). `kept`: planes that are compared. `noise`, `scale`: of the scan.
+    Returns: the comparison everywhere, or in flat regions if a filter is better there.
+    """
+    from scipy.ndimage import gaussian_filter, median_filter, uniform_filter
+
+    ways: dict[str, Callable[[Float32s], Float32s]] = {}
+    for sigma in _GAUSSIANS:
+        way = partial(gaussian_filter, sigma=(0, sigma, sigma))
+        ways[f"Gaussian filter (sigma {sigma:g} pixels)"] = way
+        if len(parts[0]) > 1:
+            ways[f"Gaussian filter in 3D (sigma {sigma:g} pixels)"] = partial(
+                gaussian_filter, sigma=sigma
+            )
+    for n in _MEDIANS:
+        ways[f"median filter ({n} pixels)"] = partial(median_filter, size=(1, n, n))
+    (mean,), (std,) = scale.mean, scale.std
+    rng = np.random.default_rng(0)
+    errors: dict[str, list[Float64s]] = {name: [] for name in ("", *ways)}
+    structure: list[Float64s] = []
+    for number, (part, own) in enumerate(zip(parts, kept, strict=True)):
+        size = part.shape[-noise.autocovariance.ndim :]
+        root = np.sqrt(power_spectrum(noise.autocovariance / std**2, size))
+        axes = tuple(range(-len(size), 0))
+        white = fft.rfftn(rng.standard_normal(part.shape), axes=axes)
+        added = fft.irfftn(white * root, size, axes=axes)
+        if noise.slope:
+            slope = noise.slope * std / (noise.offset + noise.slope * mean)
+            local = uniform_filter(part, (1, 5, 5))
+            added *= np.sqrt(np.maximum(1 + slope * local, _LEAST_VARIANCE))
+        more, noisy, added = (part + _ADDED * added).astype(np.float32), part[own], added[own]
+        for name, each in errors.items():
+            before, after = (
+                ways[name](x)[own] if name else predict(number, x) for x in (part, more)
+            )
+            error = (before - noisy) ** 2 + 2 / _ADDED * added * (after - before)
+            each.append(np.array([square.mean() for square in _squares_of(error)]))
+            if not name:
+                structure.append(np.array([square.std() for square in _squares_of(before)]))
+    flat = np.concatenate(structure)
+    for most in (np.inf, np.median(flat)):
+        found = {name: np.concatenate(each)[flat <= most] for name, each in errors.items()}
+        best = min(ways, key=lambda name: float(found[name].mean()))
+        excess = (found[""] - found[best]) * (std / noise.deviation) ** 2
+        chance = float(excess.std()) / math.sqrt(excess.size)
+        compared = FilterComparison(best, float(excess.mean()), chance, bool(most < np.inf))
+        if compared.is_better:
+            break
+    return compared

@@ -109,6 +109,8 @@ class TrainingOutcome:
     seconds: float = 0.0  # duration of the training
     schedule: dict[str, Any] | None = None  # `Schedule.record`
     ended: str = ""  # reason for the end of the training
+    # the network beside filters, `hushpore.denoising.noise.FilterComparison`; None if not compared
+    compared: dict[str, Any] | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -158,6 +160,7 @@ def make_result(
     optional = {
         "noise_model": noise.model, "pair": noise.pair, "rings": rings, "padding_value": padding,
         "training": outcome.schedule, "sample_share": noise.sample_share,
+        "compared": outcome.compared,
     }  # fmt: skip
     provenance |= {name: each for name, each in optional.items() if each is not None}
     record_model(provenance, model)

@@ -343,28 +343,25 @@ def flat_ones(kind: DetrendedBlocks, blocks: FlatBlocks) -> tuple[FlatBlocks, fl
     Returns: the blocks; energy of the polynomials in the last of them, relative to that expected
     for noise alone.
     """
-    count = min(FEWEST, len(blocks))
-    used = blocks.take(_typical(kind, blocks.take(slice(count))))
-    best = _flatness(kind, used, blocks.coarse[count - 1])
-    while count < len(blocks):
-        count = min(int(count * _GROWTH), len(blocks))
+    count, below = min(FEWEST, len(blocks)), flat_below(kind)
+    used, best = blocks, np.inf
+    while True:
         more = blocks.take(_typical(kind, blocks.take(slice(count))))
-        flatness = _flatness(kind, more, blocks.coarse[count - 1])
-        if flatness <= flat_below(kind):
+        expected = kind.coarse_energy(kind.autocovariance(more.products.mean(0)))
+        flatness = blocks.coarse[count - 1] / expected if expected > 0 else np.inf
+        if used is blocks or flatness <= below:
             used, best = more, flatness
-        elif flatness > 2 * flat_below(kind):
+        elif flatness > 2 * below:
             break
+        if count == len(blocks):
+            break
+        count = min(int(count * _GROWTH), len(blocks))
     return used, best
 
 
 def flat_below(kind: DetrendedBlocks) -> float:
     """Return the maximum energy of the polynomials in a flat block, relative to noise alone."""
     return _FLAT if kind.size[0] > 1 and len(kind.size) == 3 else _FLAT_IN_SLICE
-
-
-def _flatness(kind: DetrendedBlocks, blocks: FlatBlocks, coarse: float) -> float:
-    expected = kind.coarse_energy(kind.autocovariance(blocks.products.mean(0)))
-    return coarse / expected if expected > 0 else np.inf
 
 
 def _typical(kind: DetrendedBlocks, blocks: FlatBlocks) -> Int64s:

@@ -23,6 +23,7 @@ from hushpore.scan.flat_blocks import (
     read_flattest,
 )
 from hushpore.scan.noise_model import (
+    FAR_FROM_GAUSSIAN,
     NOTABLE,
     WEAK,
     NoiseDiagnosis,
@@ -164,10 +165,10 @@ def estimate_noise(
         used, _ = flat_ones(kind, blocks)
         even = even_ones(kind, blocks, used)
     found = _model(volume, kind, used, even, (offset, slope), drawn, doubts)
+    variance = None if brief else float(drawn.values.var())
+    found = _extended(found, volume, seed, slicewise, sample, variance)
     if brief or not found.deviation:
-        return _doubting_far(found)
-    variance = float(drawn.values.var())
-    found = _doubting_far(_extended(found, volume, seed, slicewise, sample, variance))
+        return found
     diagnosis = _diagnosis(volume, kind, used, found, drawn)
     # without doubts, since a weaker estimate returns more of the scan
     if not found.doubts:
@@ -321,13 +322,15 @@ def _model(
     # for Poisson noise, variance divided by the square of the grey value of a count
     counts = found[0] / line[1] ** 2 if line[1] else np.inf
     if counts < _FEW_COUNTS:
-        doubts.append(
-            f"A voxel has only about {counts:.0f} counts: the noise is far from Gaussian."
-        )
-    elif _is_of_few_counts(blocks.residual) and (
-        max(found[kind.neighbours], default=0.0) <= NOTABLE * found[0]
-    ):
-        doubts.append("The noise is skewed, as with few counts: it is far from Gaussian.")
+        doubts.append(f"A voxel has only about {counts:.0f} counts: {FAR_FROM_GAUSSIAN}")
+    # also where grey values differ too little for fitting the variance, noise may be as skewed as
+    # that of few counts, 1 / sqrt(counts), and significantly more than by chance
+    residual = blocks.residual.astype(np.float64)
+    cubes = np.mean(residual**3, axis=1) / np.mean(residual**2) ** 1.5
+    skewed = max(1 / np.sqrt(_FEW_COUNTS), 3 * cubes.std() / root)
+    is_white = max(found[kind.neighbours], default=0.0) <= NOTABLE * found[0]
+    if counts >= _FEW_COUNTS and is_white and cubes.mean() > skewed:
+        doubts.append(f"The noise is skewed, as with few counts: {FAR_FROM_GAUSSIAN}")
     energy = blocks.products[:, 0]
     # of a sum of squares of normal noise
     spread = np.sqrt(2 * kind.counts @ kind.unfold(found).ravel() ** 2)
@@ -335,14 +338,14 @@ def _model(
     offset, slope = line
     scale = found[0] / (offset + slope * drawn.mean)
     strength = kind.relative_variance(even.products, found)
-    rim, rim_error = _rim(volume, kind, even.corners, strength)
+    slices, rim, rim_error = _by_place(volume, kind, even, strength, found[0])
     return NoiseModel(
         kind.unfold(found),
         kind.unfold(error),
         deviation_error,
         float(offset * scale),
         float(slope * scale),
-        _by_slice(volume, kind, even, found[0] * strength),
+        slices,
         rim,
         rim_error,
         len(blocks),
@@ -357,27 +360,36 @@ def _extended(
     seed: int,
     slicewise: bool,
     sample: Sample | None,
-    variance: float,
+    variance: float | None,
 ) -> NoiseModel:
     """Extend noise with long correlation to longer lags, measured on every 2nd to 4th voxel.
 
-    `variance`: of the grey values.
-    Returns: `near` if no large region is flat, or if what varies there is most of the scan.
+    `variance`: of the grey values; None: only the doubt below is added.
+    Returns: `near` if no large region is flat, or if what varies there is most of the scan; with a
+    doubt if noise extends beyond its lags.
     """
+    doubted = near
+    if axis := far_axis(near.correlation):
+        doubt = (
+            f"The noise is correlated along {axis} over a longer distance than is analysed, as "
+            "with streaks or rings."
+        )
+        doubted = replace(near, doubts=(*near.doubts, doubt))
+    sure = np.maximum(np.abs(near.correlation) - 3 * near.correlation_error, 0.0)
     # in weak noise, texture would be taken for it
-    if near.deviation**2 <= WEAK**2 * variance or not far_axis(near.correlation, _PERHAPS_FAR):
-        return near
+    is_weak = near.deviation**2 <= WEAK**2 * (variance or 0.0)
+    if variance is None or is_weak or not far_axis(sure, _PERHAPS_FAR):
+        return doubted
     spatial = len(near.reach)
     values = volume.data[tuple(n // 2 for n in volume.shape[:-spatial])]
     if spatial == 3:
         # as many slices in the middle as are read as a whole
         most = _READ_WHOLE // (math.prod(values.shape[1:]) * values.dtype.itemsize)
-        kept = _middle(len(values), max(most, _SLICES))
+        left_out = max(len(values) - max(most, _SLICES), 0) // 2
         if sample is not None:
-            share = (kept.stop - kept.start) / len(values)
-            depth = len(sample.mask)
-            sample = replace(sample, mask=sample.mask[_middle(depth, math.ceil(share * depth))])
-        values = values[kept]
+            beyond = left_out * len(sample.mask) // len(values)
+            sample = replace(sample, mask=sample.mask[beyond : len(sample.mask) - beyond])
+        values = values[left_out : len(values) - left_out]
     values = np.asarray(values)
     for step in _STEPS:
         steps = [step] * spatial
@@ -395,75 +407,40 @@ def _extended(
         far = estimate_noise(offsets, seed, slicewise=slicewise, sample=inside, brief=True)
         if not far.doubts and far.deviation**2 < _MOST_OF_SCAN * variance:
             return near.extended(far.autocovariance, steps)
-    return near
+    return doubted
 
 
-def _doubting_far(found: NoiseModel) -> NoiseModel:
-    """Return a noise model, with a doubt if the noise extends beyond its lags."""
-    if not (axis := far_axis(found.correlation)):
-        return found
-    far = (
-        f"The noise is correlated along {axis} over a longer distance than is analysed, as with "
-        "streaks or rings."
-    )
-    return replace(found, doubts=(*found.doubts, far))
+def _by_place(
+    volume: Volume, kind: DetrendedBlocks, blocks: FlatBlocks, strength: Float64s, variance: float
+) -> tuple[Float64s, float, float]:
+    """Return the noise by place.
 
-
-def _middle(n: int, count: int) -> slice:
-    """Return the slice of `count` numbers, or all, in the middle of `n`."""
-    first = max(n - count, 0) // 2
-    return slice(first, min(first + count, n))
-
-
-def _is_of_few_counts(residual: Float32s) -> bool:
-    """Return whether the noise is as skewed as that of few counts: skewness 1 / sqrt(counts).
-
-    This also works if grey values in flat regions differ too little for fitting the variance.
-    `residual`: shape (n, n_voxels).
+    `strength`: relative variances of the blocks, divided among their slices by the differences of
+    neighbours. `variance`: of the noise.
+    Returns: the standard deviation in every slice, NaN for slices without flat blocks; the ratio of
+    the noise in the outer and inner half of the blocks, and its error.
     """
-    values = residual.astype(np.float64)
-    unit = np.mean(values**2) ** 1.5
-    cubes = np.mean(values**3, axis=1) / unit
-    # significantly more than by chance
-    limit = max(1 / np.sqrt(_FEW_COUNTS), 3 * cubes.std() / np.sqrt(len(cubes)))
-    return bool(cubes.mean() > limit)
-
-
-def _rim(
-    volume: Volume, kind: DetrendedBlocks, corners: Int64s, strength: Float64s
-) -> tuple[float, float]:
-    """Return the ratio of the noise in the outer and inner half of flat regions, and its error."""
-    middles = corners[:, -2:] + np.array(kind.size[-2:]) / 2
+    middles = blocks.corners[:, -2:] + np.array(kind.size[-2:]) / 2
     radius = np.hypot(*(middles - np.array(volume.shape[-2:]) / 2).T)
     is_outer = radius > np.median(radius) if len(radius) else np.zeros(0, bool)
-    if min(is_outer.sum(), (~is_outer).sum()) < 2:
-        return 1.0, np.inf
-    outer, inner = strength[is_outer], strength[~is_outer]
-    ratio = float(np.sqrt(outer.mean() / inner.mean()))
-    spread = [part.std() / part.mean() / np.sqrt(len(part)) for part in (outer, inner)]
-    return ratio, float(ratio * np.hypot(*spread) / 2)
-
-
-def _by_slice(
-    volume: Volume, kind: DetrendedBlocks, blocks: FlatBlocks, variances: Float64s
-) -> Float64s:
-    """Return the noise standard deviation in every slice, NaN for slices without flat blocks.
-
-    `variances`: of the blocks, divided among their slices by the differences of neighbours.
-    """
+    ratio, error = 1.0, np.inf
+    if min(is_outer.sum(), (~is_outer).sum()) >= 2:
+        outer, inner = strength[is_outer], strength[~is_outer]
+        ratio = float(np.sqrt(outer.mean() / inner.mean()))
+        spread = [part.std() / part.mean() / np.sqrt(len(part)) for part in (outer, inner)]
+        error = float(ratio * np.hypot(*spread) / 2)
     if volume.n_spatial == 2:
-        return np.empty(0)
+        return np.empty(0), ratio, error
     depth, n_slices = kind.size[0], volume.shape[-3]
     found = np.full(n_slices, np.nan)
-    if not len(blocks):
-        return found
-    residual = blocks.residual.reshape(len(blocks), *kind.size)
-    fine = sum((np.diff(residual, axis=axis) ** 2).mean((2, 3)) for axis in (2, 3))
-    # the polynomials remove more of the noise at the ends of a block
-    mean = fine.mean(0)
-    fine *= np.divide(variances.mean(), mean, out=np.full_like(mean, np.nan), where=mean > 0)
-    numbers = (blocks.corners[:, -3, None] + np.arange(depth)).ravel()
-    sums = np.bincount(numbers, fine.ravel(), n_slices)
-    counts = np.bincount(numbers, minlength=n_slices)
-    found[counts > 0] = np.sqrt(sums[counts > 0] / counts[counts > 0])
-    return found
+    if len(blocks):
+        residual = blocks.residual.reshape(len(blocks), *kind.size)
+        fine = sum((np.diff(residual, axis=axis) ** 2).mean((2, 3)) for axis in (2, 3))
+        # the polynomials remove more of the noise at the ends of a block
+        mean, whole = fine.mean(0), variance * strength.mean()
+        fine *= np.divide(whole, mean, out=np.full_like(mean, np.nan), where=mean > 0)
+        numbers = (blocks.corners[:, -3, None] + np.arange(depth)).ravel()
+        sums = np.bincount(numbers, fine.ravel(), n_slices)
+        counts = np.bincount(numbers, minlength=n_slices)
+        found[counts > 0] = np.sqrt(sums[counts > 0] / counts[counts > 0])
+    return found, ratio, error

@@ -163,6 +163,9 @@ _INDEPENDENT = 0.05
 #: Correlation at the largest lag along an axis above which the noise extends beyond it.
 _FAR = 0.2
 
+#: End of a doubt on noise whose strength is known, but that is not that of a normal distribution.
+FAR_FROM_GAUSSIAN = "it is far from Gaussian."
+
 #: Noise relative to the standard deviation of a scan up to which it counts as weak.
 WEAK = 0.2
 

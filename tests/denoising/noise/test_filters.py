@@ -1,0 +1,72 @@
+"""Comparison of a network with Gaussian and median filters, without a clean image."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+from scipy import ndimage
+
+import hushpore
+from hushpore import Volume
+from hushpore.denoising.noise import compare_with_filters
+from hushpore.denoising.plane_reader import Scale
+from hushpore.scan.noise import estimate_noise
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+DEVIATION = 60.0
+
+
+def squares(width: float, grows: bool = False) -> tuple[np.ndarray, np.ndarray]:
+    """An image of flat squares, and the same with noise blurred by a width."""
+    rng = np.random.default_rng(2)
+    clean = np.kron(rng.choice([100.0, 300.0], (8, 8)), np.ones((32, 32)))
+    noise = ndimage.gaussian_filter(rng.standard_normal(clean.shape), width, mode="wrap")
+    strength = np.sqrt(clean / clean.mean()) if grows else 1.0
+    return clean, clean + DEVIATION * strength * noise / noise.std()
+
+
+@pytest.mark.parametrize(("width", "grows"), [(0.0, False), (0.8, False), (0.0, True)])
+@pytest.mark.parametrize("result", ["scan", "narrow", "wide", "truth"])
+def test_the_estimated_errors_differ_as_the_true_ones_do(
+    width: float, grows: bool, result: str
+) -> None:
+    clean, noisy = squares(width, grows)
+    noise, scale = estimate_noise(Volume(noisy)), Scale((200.0,), (100.0,))
+    ways: dict[str, Callable[[np.ndarray], np.ndarray]] = {
+        "scan": lambda x: x,
+        "narrow": lambda x: ndimage.gaussian_filter(x, (0, 0.7, 0.7)),
+        "wide": lambda x: ndimage.gaussian_filter(x, (0, 9, 9)),
+        "truth": lambda x: ((clean - 200) / 100)[None] + 0 * x,
+    }
+    part = ((noisy - 200) / 100)[None].astype(np.float32)
+    found = compare_with_filters(
+        lambda number, x: ways[result](x), [part], [slice(None)], noise, scale
+    )
+    (number,) = re.findall(r"\((?:sigma )?(\S+) pixels\)", found.best)
+    if "median" in found.best:
+        filtered = ndimage.median_filter(noisy, int(number))
+    else:
+        filtered = ndimage.gaussian_filter(noisy, float(number))
+    mine = 100 * ways[result](part)[0] + 200
+    truth = float(np.mean((mine - clean) ** 2) - np.mean((filtered - clean) ** 2)) / DEVIATION**2
+    assert found.excess == pytest.approx(truth, abs=4 * found.error + 0.05 * abs(truth))
+    assert found.is_better == (result != "truth")
+
+
+def test_a_network_after_few_steps_is_not_better_than_a_filter_and_it_is_said() -> None:
+    _, noisy = squares(0.8)
+    result = hushpore.denoise(Volume(noisy), steps=3, batch_size=4, device="cpu")
+    compared = result.provenance["compared"]
+    assert compared["excess"] > 3 * compared["error"] > 0
+    assert any(f"A {compared['best']} comes closer" in note for note in result.notes)
+    rng = np.random.default_rng(0)
+    stack = Volume(
+        np.where(np.indices((6, 96, 96))[1] < 48, 0, 50) + rng.normal(0, 30, (6, 96, 96))
+    )
+    volume = hushpore.denoise(stack, dimensions=3, steps=1, batch_size=1, device="cpu")
+    assert "in 3D" in volume.provenance["compared"]["best"]
