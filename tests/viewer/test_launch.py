@@ -1,6 +1,10 @@
 import builtins
+import io
+import json
 import subprocess
 import sys
+import urllib.error
+import urllib.request
 
 import napari
 import numpy as np
@@ -13,6 +17,7 @@ from hushpore.base.errors import MissingPackageError
 from hushpore.viewer import launch
 from hushpore.viewer.layers.start import WIDGETS
 from hushpore.viewer.results.pore_layer import result_of
+from hushpore.viewer.running import problem
 
 
 @pytest.fixture
@@ -55,6 +60,44 @@ def test_a_picture_that_says_what_is_loaded_is_shown_until_the_window_is(opened,
     ]  # fmt: skip
     assert not shown[0][0].isVisible()
     assert not shown[0][0].pixmap().isNull()
+
+
+@pytest.mark.parametrize(("newest", "said"), [("99.1", "99.1 can be installed"), ("0.0.9", "")])
+def test_a_newer_version_is_named_only_to_those_who_prefer_it(
+    opened, qtbot, monkeypatch, newest, said
+):
+    asked, notes = [], []
+
+    def answer(address, timeout):
+        asked.append(address)
+        return io.BytesIO(json.dumps({"info": {"version": newest}}).encode())
+
+    monkeypatch.setattr(urllib.request, "urlopen", answer)
+    monkeypatch.setattr(problem, "notify_note", lambda viewer, text: notes.append(text))
+    launch.open_viewer()
+    assert asked == []
+    worker = launch.look_for_update(opened[0])
+    done = []
+    worker.returned.connect(lambda newer: done.append(newer))
+    qtbot.waitUntil(lambda: bool(done))
+    assert asked == ["https://pypi.org/pypi/hushpore/json"]
+    assert said in "".join(notes)
+    assert len(notes) == bool(said)
+
+
+def test_without_a_network_nothing_is_said_of_updates(opened, qtbot, monkeypatch):
+    def unreachable(address, timeout):
+        raise urllib.error.URLError("unreachable")
+
+    monkeypatch.setattr(urllib.request, "urlopen", unreachable)
+    monkeypatch.setenv("HUSHPORE_UPDATES", "true")
+    looked = []
+    look = launch.look_for_update
+    monkeypatch.setattr(launch, "look_for_update", lambda viewer: looked.append(look(viewer)))
+    monkeypatch.setattr(problem, "notify_note", lambda *_: pytest.fail("a note"))
+    launch.open_viewer()
+    (worker,) = looked
+    qtbot.waitUntil(lambda: not worker.is_running)
 
 
 def test_the_sample_can_be_opened(opened):

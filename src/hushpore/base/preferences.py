@@ -77,6 +77,11 @@ class Preferences(Settings):
         "with units in its headings.",
         label="Write a workbook",
     )
+    updates: bool = option(
+        False,
+        "Ask PyPI for a newer version when the window opens. Off: no server is asked for anything.",
+        label="Look for updates",
+    )
     switches: str = option(
         "",
         "Optimisations of a GPU to switch on or off, for example graphs=off, pinned=on. Others, "

@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
+import json
+import logging
 import sys
 import time
+from functools import partial
 from importlib.resources import files
 from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any
 
+from hushpore._version import __version__
 from hushpore.base.errors import MissingPackageError
+from hushpore.base.preferences import preferred
 
 if TYPE_CHECKING:
     import os
     from collections.abc import Sequence
+
+    from hushpore.viewer.running.worker import JobWorker
+
+_VERSIONS = "https://pypi.org/pypi/hushpore/json"
 
 #: Widgets that make the layers of a result, by the job in its record.
 _MAKES_LAYERS = {
@@ -56,12 +65,41 @@ def open_viewer(paths: Sequence[str | os.PathLike[str]] = (), sample: bool = Fal
     say("Loading the widgets …")
     arrange(viewer)
     splash.close()
+    if preferred("updates").value:
+        look_for_update(viewer)
     for path in paths:
         viewer.open(str(path), plugin="hushpore")
     if sample:
         viewer.open_sample("hushpore", "foam")
         viewer.layers.selection.active = viewer.layers[-2]  # the image, not its hidden truth
     napari.run()
+
+
+def look_for_update(viewer: Any) -> JobWorker:
+    """Ask PyPI for its newest version in a thread, and say if it is newer than this one."""
+    from hushpore.viewer.running.problem import notify_note
+    from hushpore.viewer.running.worker import JobWorker, calling
+
+    worker = JobWorker(partial(calling, _newer_version), "Looking for an update")
+    worker.returned.connect(
+        lambda newer: newer and notify_note(
+            viewer, f"hushpore {newer} can be installed; this is {__version__}."
+        )
+    )  # fmt: skip
+    # without a network there is nothing to say
+    worker.failed.connect(lambda problem: logging.getLogger(__name__).info(problem.details))
+    worker.start()
+    return worker
+
+
+def _newer_version() -> str:
+    from urllib.request import urlopen
+
+    from packaging.version import Version
+
+    with urlopen(_VERSIONS, timeout=10) as answer:
+        newest = json.load(answer)["info"]["version"]
+    return str(newest) if Version(newest) > Version(__version__) else ""
 
 
 def arrange(viewer: Any) -> None:
