@@ -80,12 +80,12 @@ def look_for_update(viewer: Any) -> JobWorker:
     from hushpore.viewer.running.problem import notify_note
     from hushpore.viewer.running.worker import JobWorker, calling
 
+    def say(newer: str) -> None:
+        if newer:
+            notify_note(viewer, f"hushpore {newer} can be installed; this is {__version__}.")
+
     worker = JobWorker(partial(calling, _newer_version), "Looking for an update")
-    worker.returned.connect(
-        lambda newer: newer and notify_note(
-            viewer, f"hushpore {newer} can be installed; this is {__version__}."
-        )
-    )  # fmt: skip
+    worker.returned.connect(say)
     # without a network there is nothing to say
     worker.failed.connect(lambda problem: logging.getLogger(__name__).info(problem.details))
     worker.start()
