@@ -37,7 +37,7 @@ BEAT = 5  # milliseconds
 LOOK = 10
 
 #: Widgets, and the settings that let a job take some seconds.
-JOBS: dict[str, dict[str, Any]] = {"Denoise": {"time_budget": 5.0}, "Segment pores": {}}
+JOBS: dict[str, dict[str, Any]] = {"Denoise": {"time_budget": 5.0}, "Pores": {}}
 
 #: Seconds after Run at which jobs are cancelled.
 CANCEL_AFTER = (0.2, 0.5, 0.8, 1.1, 1.4, 1.7, 2.0, 2.5, 3.0, 4.0, 6.0, 8.0)
@@ -147,7 +147,9 @@ def open_viewer(shape: tuple[int, int, int]) -> Any:
 
 def dock(viewer: Any, name: str, settings: dict[str, Any]) -> Any:
     """Open a widget, choose the volume and set its settings."""
-    _, widget = viewer.window.add_plugin_dock_widget("hushpore", name)
+    from hushpore.viewer.docks import open_page
+
+    widget = open_page(viewer, name)
     viewer.layers.selection.active = viewer.layers[0]
     for option, value in settings.items():
         widget.form[option].value = value

@@ -75,13 +75,15 @@ def session(width: int, height: int, theme: str) -> dict[str, object]:
     """Go through a session; return the places of the buttons and the height of the histogram."""
     import napari
 
+    from hushpore.viewer.docks import open_page
+
     viewer = napari.Viewer(title="hushpore")
     window = viewer.window._qt_window
     window.resize(width, height)
     viewer.theme = theme
     viewer.add_image(tiled_foam(SHAPE).data, name="foam", scale=(0.02,) * 3, units=("mm",) * 3)
     wait(1.0)
-    _, denoise = viewer.window.add_plugin_dock_widget("hushpore", "Denoise")
+    denoise = open_page(viewer, "Denoise")
     denoise.form.update({"steps": 60, "patch_size": 32, "batch_size": 4})
     until(lambda: "looking" not in denoise.device.native.line.text(), 60)
     wait(2.0)
@@ -99,8 +101,8 @@ def session(width: int, height: int, theme: str) -> dict[str, object]:
         wait(0.5)
         save(window, f"{width}-{theme}-3-{name}")
     places.widget = None
-    _, pores = viewer.window.add_plugin_dock_widget("hushpore", "Segment pores")
-    viewer.window.add_plugin_dock_widget("hushpore", "Results")
+    pores = open_page(viewer, "Pores")
+    open_page(viewer, "Table")
     wait(2.0)
     until(lambda: pores.greys.greys is not None and not pores.greys.is_busy, 300)
     until(lambda: not pores._kernel_warmup._timer.isActive(), 300)

@@ -151,16 +151,20 @@ class Beats:
 
 def first_widget() -> dict[str, dict[str, float]]:
     """Open a widget before anything else; return the gaps of that."""
+    from hushpore.viewer.docks import open_page
+
     viewer = _open_window()
     beats = Beats()
     with beats.during("open Denoise first of all"):
-        viewer.window.add_plugin_dock_widget("hushpore", "Denoise")
+        open_page(viewer, "Denoise")
         wait(LOOK)
     return beats.figures()
 
 
 def session(folder: Path) -> dict[str, dict[str, float]]:  # noqa: PLR0915 - one step after another
     """Go through a session; return the gaps of its steps."""
+    from hushpore.viewer.docks import open_page
+
     viewer = _open_window()
     beats = Beats()
     widgets = {}
@@ -170,11 +174,11 @@ def session(folder: Path) -> dict[str, dict[str, float]]:  # noqa: PLR0915 - one
     scan = viewer.layers[0]
     # as long as it takes someone to look at the scan
     wait(LOOK)
-    for name in ("Denoise", "Segment pores", "Show patches"):
+    for name in ("Denoise", "Pores", "Patches"):
         with beats.during(f"open {name}"):
-            _, widgets[name] = viewer.window.add_plugin_dock_widget("hushpore", name)
+            widgets[name] = open_page(viewer, name)
             wait(LOOK)
-    pores, patches = widgets["Segment pores"], widgets["Show patches"]
+    pores, patches = widgets["Pores"], widgets["Patches"]
     until(lambda: "looking" not in pores.device.native.line.text(), 120)
     until(lambda: not pores._kernel_warmup._timer.isActive(), 300)
     until(lambda: pores.greys.greys is not None and not pores.greys.is_busy, 60)
@@ -198,7 +202,7 @@ def session(folder: Path) -> dict[str, dict[str, float]]:  # noqa: PLR0915 - one
     with beats.during("merge by the slider again"):
         _drag_slider(pores.remerging)
     with beats.during("open Results"):
-        _, results = viewer.window.add_plugin_dock_widget("hushpore", "Results")
+        results = open_page(viewer, "Table")
     with beats.during("filter"):
         for end in range(1, len("num_voxels > 30") + 1):
             results._filter.setText("num_voxels > 30"[:end])
@@ -208,7 +212,7 @@ def session(folder: Path) -> dict[str, dict[str, float]]:  # noqa: PLR0915 - one
     with beats.during("select a row"):
         results.pores.selectRow(3)
     with beats.during("open Plots"):
-        viewer.window.add_plugin_dock_widget("hushpore", "Plots")
+        open_page(viewer, "Plots")
     with beats.during("merge with table and plots open"):
         _drag_slider(pores.remerging)
     viewer.layers.selection.active = scan
@@ -232,7 +236,7 @@ def _open_window() -> Any:
 
 
 def _raise(widget: Any) -> None:
-    from hushpore.viewer.forms.layout import dock_of
+    from hushpore.viewer.docks import dock_of
 
     dock_of(widget.native).raise_()
     wait(0.3)

@@ -41,7 +41,7 @@ BEHIND = {
     "measure_phases": ("pores",),
     "sample_patches": ("patches",),
     "run_demo": ("denoising", "pores"),
-    "add_plugin_dock_widget": ("viewer",),
+    "open_page": ("viewer",),
 }
 
 Figures = dict[str, Any]

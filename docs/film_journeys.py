@@ -56,7 +56,7 @@ def pores(film: Recorder, scratch: Path) -> None:
     job = _segmented(film, scratch)
     film.caption = "The link below the result opens the table"
     film.press_link(job._result, "Open results table")
-    results = film.widget("Results")
+    results = film.widget("Table")
     film.caption = "Click a row: the window shows its pore"
     film.press_row(results.pores, 1)
     film.press_row(results.pores, 3)
@@ -71,7 +71,7 @@ def correct(film: Recorder, scratch: Path) -> None:
     job = _segmented(film, scratch)
     film.press_link(job._result, "Open results table")
     film.forget()
-    results = film.widget("Results")
+    results = film.widget("Table")
     panel = results.corrections
     layer = results.view.layer
     film.caption = "Results > Correct pores"
@@ -108,7 +108,7 @@ def crop(film: Recorder, scratch: Path) -> None:
     film.caption = "Drop a folder of slices on the window"
     film.bring(folder)
     film.caption = "Layers > Data > Crop and bin"
-    panel = film.widget("Crop and bin")
+    panel = film.widget("Crop")
     settle(1)
     film.hold()
     film.caption = "Crop to sample: the box leaves out the air around it"
@@ -135,8 +135,8 @@ def compare(film: Recorder, scratch: Path) -> None:
         write_result(folder, [hushpore.segment_pores(scan)], scan)
         film.bring(folder)
         film.viewer.layers[-1].visible = number == 2
-    film.caption = "Plugins > hushpore > Compare results"
-    panel = film.widget("Compare results")
+    film.caption = "Plugins > hushpore > Results, Compare"
+    panel = film.widget("Compare")
     settle(1)
     wait(lambda: panel.result is not None, PATIENCE)
     film.hold(2500)
@@ -150,7 +150,7 @@ def _segmented(film: Recorder, scratch: Path) -> Any:
     from hushpore.sample_data import foam_phantom
 
     path = _saved(foam_phantom(SHAPE, noise=0.06, rings=0.0).volume, scratch / "foam.tif")
-    job = film.widget("Segment pores")
+    job = film.widget("Pores")
     film.caption = "Drop a scan on the window"
     film.bring(path)
     film.caption = "Pores: the histogram with the threshold"

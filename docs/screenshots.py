@@ -52,7 +52,7 @@ def main(folder: Path, seconds: float) -> None:
     finish(denoise)
     steps.append(take(viewer))
     save_steps(steps, folder / "napari-live.png")
-    pores, dock = widget(viewer, "Segment pores")
+    pores, dock = widget(viewer, "Pores")
     dock.raise_()
     press_run(pores)
     finish(pores)
@@ -85,8 +85,8 @@ def picture_results(viewer: Any, labels: Any, folder: Path) -> None:
     for layer in viewer.layers:
         layer.visible = not layer.name.startswith("true") and not layer.name.endswith("removed")
     viewer.layers.selection.active = labels
-    plots, dock = viewer.window.add_plugin_dock_widget("hushpore", "Plots", tabify=True)[::-1]
-    results, _ = widget(viewer, "Results")
+    plots, dock = widget(viewer, "Plots")
+    results, _ = widget(viewer, "Table")
     settle()
     dock.raise_()
     labels.opacity = 0.7
@@ -104,8 +104,10 @@ def picture_results(viewer: Any, labels: Any, folder: Path) -> None:
 
 
 def widget(viewer: Any, name: str) -> tuple[Any, Any]:
-    dock, inner = viewer.window.add_plugin_dock_widget("hushpore", name)
-    return inner, dock
+    from hushpore.viewer.docks import dock_of, open_page
+
+    inner = open_page(viewer, name)
+    return inner, dock_of(getattr(inner, "native", inner))
 
 
 def press_run(job: Any) -> None:

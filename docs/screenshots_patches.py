@@ -19,6 +19,8 @@ IMAGES = Path(__file__).parent / "images"
 
 
 def main(seconds: float) -> None:
+    from hushpore.viewer.docks import dock_of, open_page
+
     own_settings()
     import napari
 
@@ -28,8 +30,9 @@ def main(seconds: float) -> None:
     viewer.window._qt_window.resize(*SIZE)
     arrange(viewer)
     viewer.open_sample("hushpore", "foam")
-    _, denoise = viewer.window.add_plugin_dock_widget("hushpore", "Denoise")
-    dock, patches = viewer.window.add_plugin_dock_widget("hushpore", "Show patches", tabify=True)
+    denoise = open_page(viewer, "Denoise")
+    patches = open_page(viewer, "Patches")
+    dock = dock_of(patches.native)
     viewer.layers.selection.active = viewer.layers[0]
     viewer.reset_view()
     denoise.time_budget.value = seconds

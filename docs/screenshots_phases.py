@@ -20,6 +20,8 @@ SHARES, GREYS = (0.15, 0.35, 0.35, 0.15), (40, 110, 160, 220)
 
 
 def main(theme: str, folder: Path) -> None:
+    from hushpore.viewer.docks import open_page
+
     own_settings()
     import napari
     import numpy as np
@@ -34,7 +36,7 @@ def main(theme: str, folder: Path) -> None:
     viewer.window._qt_window.resize(*SIZE)
     layer = viewer.add_image(rock, name="rock", scale=(1.5,) * 3, units=("um",) * 3)
     layer.axis_labels = ("z", "y", "x")
-    _, widget = viewer.window.add_plugin_dock_widget("hushpore", "Measure phases")
+    widget = open_page(viewer, "Phases")
     widget.phases.value = 4
     widget.names.value = "pores, clay, quartz, pyrite"
     wait(lambda: not widget.panel.is_busy, 60)

@@ -32,7 +32,7 @@ def main(folder: Path) -> None:
     data, keywords, _ = layer_data(foam_phantom(noise=0.12, rings=0.0).volume)
     viewer.add_image(data, **keywords)
     viewer.reset_view()
-    pores, _ = widget(viewer, "Segment pores")
+    pores, _ = widget(viewer, "Pores")
     wait(lambda: not pores.greys.is_busy, 60)
     wait(lambda: "looking" not in pores.device.native.line.text(), 60)
     pores.greys._hysteresis.setChecked(True)
@@ -43,7 +43,7 @@ def main(folder: Path) -> None:
     pores.form.reset()
     press_run(pores)
     finish(pores)
-    results, _ = widget(viewer, "Results")
+    results, _ = widget(viewer, "Table")
     settle()
     viewer.reset_view()
     results.colours.by.choose("touches_border")
@@ -60,15 +60,15 @@ def main(folder: Path) -> None:
 
 def picture_measures(viewer: Any, folder: Path) -> None:
     """Measure intervals and local thickness, and picture each."""
-    pores, _ = widget(viewer, "Segment pores")
+    pores, _ = widget(viewer, "Pores")
     wait(lambda: not pores.greys.is_busy, 60)
     pores.form.local_thickness.value = "both"
     pores.form.tortuosity.value = pores.form.intervals.value = True
     press_run(pores)
     finish(pores)
     save(viewer, folder / "intervals.png")
-    plots, dock = viewer.window.add_plugin_dock_widget("hushpore", "Plots", tabify=True)[::-1]
-    results, _ = widget(viewer, "Results")
+    plots, dock = widget(viewer, "Plots")
+    results, _ = widget(viewer, "Table")
     settle()
     dock.raise_()
     plots._kind.setCurrentText("Representative volume")

@@ -50,7 +50,7 @@ def picture_compare(viewer: Any, path: Path, seconds: float) -> None:
     viewer.layers[-1].opacity = 0.5
     viewer.layers[-2].visible = False
     viewer.reset_view()
-    compare, _ = widget(viewer, "Compare results")
+    compare, _ = widget(viewer, "Compare")
     wait(lambda: compare.result is not None, 60)
     save(viewer, path)
 
@@ -69,7 +69,7 @@ def picture_batch(viewer: Any, path: Path, scratch: Path) -> None:
         write_image(scans[-1], volume)
     scans[2].write_text("The disk was full.")
     close_docks(viewer)
-    batch, _ = widget(viewer, "Batch of scans")
+    batch, _ = widget(viewer, "Batch")
     batch.add(map(str, scans))
     batch.groups.value = "folder"
     batch.output.value = scratch / "results"
@@ -99,7 +99,10 @@ def done(batch: Any) -> int:
 
 def picture_preferences(viewer: Any, path: Path) -> None:
     close_docks(viewer)
-    page, _ = widget(viewer, "Preferences")
+    from hushpore.viewer.docks import open_preferences
+
+    open_preferences()
+    (page,) = viewer.window.dock_widgets.values()
     wait(lambda: "Looking" not in page._files.text() + page._device.text(), 60)
     page.form.memory.value = 8
     save(viewer, path)

@@ -93,7 +93,9 @@ class Walk:
 
     def widget(self, name: str) -> Any:
         """Return an open widget of hushpore."""
-        return self.viewer.window.add_plugin_dock_widget("hushpore", name)[1]
+        from hushpore.viewer.docks import open_page
+
+        return open_page(self.viewer, name)
 
     def run(self, job: Any) -> str:
         """Click on Run, wait for the end, and return the headline."""
@@ -214,7 +216,7 @@ def core(walk: Walk, data: Path) -> None:
     wait(lambda: "noise" in denoise._facts.text(), PATIENCE)
     walk.picture("core-dropped")
     walk.tab("Pores")
-    pores = walk.widget("Segment pores")
+    pores = walk.widget("Pores")
     wait(lambda: not pores.greys.is_busy and pores.greys.greys is not None, PATIENCE)
     click(pores.greys.shown)
     wait(lambda: not pores.greys.is_busy, PATIENCE)
@@ -236,16 +238,18 @@ def core(walk: Walk, data: Path) -> None:
 
 def core_results(walk: Walk) -> None:
     """Open the core's table, plots and 3D view."""
-    pores = walk.widget("Segment pores")
+    from hushpore.viewer.docks import open_page
+
+    pores = walk.widget("Pores")
     click_link(pores._result, "Open results table")
-    results = walk.widget("Results")
+    results = walk.widget("Table")
     settle()
     table = results.pores
     click(table.viewport(), table.visualRect(table.model().index(4, 0)).center())
     walk.picture("core-table")
     diameter = results.view.tables.pores["equivalent_diameter"]
     check(diameter.between(20, 2000).all(), "diameters are lengths now")
-    walk.viewer.window.add_plugin_dock_widget("hushpore", "Plots")
+    open_page(walk.viewer, "Plots")
     settle()
     walk.picture("core-plots")
     click(results._in_3d)
@@ -269,7 +273,7 @@ def snow(walk: Walk, path: Path) -> None:
     denoise = walk.widget("Denoise")
     check(denoise.layer.value is layer, "the new scan is chosen")
     wait(lambda: "noise" in denoise._facts.text(), PATIENCE)
-    pores = walk.widget("Segment pores")
+    pores = walk.widget("Pores")
     check("Porosity" not in pores._result.text(), "the result of the previous scan is hidden")
     walk.picture("snow-dropped")
     walk.tab("Denoise")
@@ -313,7 +317,7 @@ def series(walk: Walk, data: Path) -> None:
         )
     layer = walk.drop(folder)
     walk.tab("Pores")
-    pores = walk.widget("Segment pores")
+    pores = walk.widget("Pores")
     check(pores.layer.value is layer, "the series is chosen")
     check("mm" in pores._facts.text(), "its voxel size is known")
     wait(lambda: not pores.greys.is_busy, PATIENCE)
@@ -343,7 +347,7 @@ def slices(walk: Walk, data: Path) -> None:
     for number, plane in enumerate(phantom.volume.array()):
         tifffile.imwrite(folder / f"foam_{number:04}.tif", plane)
     layer = walk.drop(folder)
-    pores = walk.widget("Segment pores")
+    pores = walk.widget("Pores")
     check(layer.data.shape == (40, 160, 160), "one volume of 40 slices")
     wait(lambda: not pores.greys.is_busy, PATIENCE)
     text = walk.run(pores)
@@ -361,7 +365,7 @@ def empty(walk: Walk, data: Path) -> None:
     path = data / "empty.tif"
     tifffile.imwrite(path, np.full((16, 64, 64), 7, np.uint16))
     walk.drop(path)
-    text = walk.run(walk.widget("Segment pores"))
+    text = walk.run(walk.widget("Pores"))
     walk.picture("empty-problem")
     check("every value is 7" in text, "the reason for no pores is given")
 

@@ -13,7 +13,7 @@ HEAD = """# Settings
 
 A setting has the same name as a keyword argument (`hushpore.denoise(scan, time_budget=120)`), as a
 flag (`hushpore denoise --time-budget 120`), in settings files, and in the record of every result;
-napari shows a label.
+napari shows a label, at first or under *More* in the named group.
 `docs/settings.py` writes this page from the settings classes.
 """
 
@@ -30,7 +30,8 @@ def settings_page() -> str:
         parts.append("|---|---|---|---|---|")
         for option in settings.options():
             accepted = option.expected + (f", {option.unit}" if option.unit else "")
-            row = (f"`{option.name}`", option.label, f"`{option.default}`", accepted, option.help)
+            label = f"{option.more} > {option.label}" if option.more else option.label
+            row = (f"`{option.name}`", label, f"`{option.default}`", accepted, option.help)
             parts.append("| " + " | ".join(row) + " |")
     return "\n".join(parts) + "\n"
 

@@ -22,7 +22,7 @@ class Example(Settings):
     width: float = option(0.5, "How wide.", unit="mm", minimum=0)
     limit: float | None = option(None, "At most this.")
     method: str | float = option("otsu", "Which, or a value.", choices=("otsu", "li"))
-    fast: bool = option(False, "Whether to hurry.", more=True)
+    fast: bool = option(False, "Whether to hurry.", more="Speed")
     title: str = option("", "What to call it.")
     model: str = option("", "What was trained.", path="file")
 

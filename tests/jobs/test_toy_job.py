@@ -42,7 +42,7 @@ DOCS = Path(__file__).parents[2] / "docs"
 class MedianSettings(Settings):
     width: int = option(3, "Edge of the window.", unit="voxels", minimum=1, maximum=15)
     border: str = option(
-        "mirror", "What lies beyond the border.", choices=("mirror", "nearest"), more=True
+        "mirror", "What lies beyond the border.", choices=("mirror", "nearest"), more="Border"
     )
 
 

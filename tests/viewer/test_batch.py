@@ -166,7 +166,7 @@ def test_scans_that_may_fill_the_memory_are_read_only_where_they_are_trusted(
         qtbot.waitUntil(lambda: not widget.is_running, timeout=LONG)
         if not widget.trust.value:
             assert column(widget, 1) == ["failed"]
-            assert "'Allow extremely compressed files' = on" in column(widget, 2)[0]
+            assert "'Allow high compression' = on" in column(widget, 2)[0]
         widget.trust.value = True
     assert column(widget, 1) == ["done"]
     # nobody's habit

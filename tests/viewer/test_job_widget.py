@@ -13,13 +13,12 @@ from napari.utils._proxies import PublicOnlyProxy
 from napari.utils.notifications import notification_manager
 from napari.utils.progress import progress as napari_progress
 from napari.utils.theme import get_theme
-from qtpy.QtCore import Qt, QTimer
-from qtpy.QtWidgets import QApplication, QDockWidget, QMainWindow
+from qtpy.QtCore import QTimer
+from qtpy.QtWidgets import QApplication
 
 from hushpore import InputError
 from hushpore.base.events import Metric, Note, Preview, Progress, StageTime, StopEarly, Timing
 from hushpore.viewer.denoise.widget import DenoiseWidget
-from hushpore.viewer.forms.layout import stay_in_front
 from hushpore.viewer.layers.conversion import METADATA_KEY, Lineage, scan_of, set_lineage
 from hushpore.viewer.running import progress
 from hushpore.viewer.running.problem import explain
@@ -799,8 +798,9 @@ def test_a_stack_with_channels_after_z_is_explained_before_run(viewer, widget):
 
 def test_the_next_step_is_one_click_away(window):
     viewer, widget = window
-    widget._result.linkActivated.emit("Segment pores")
-    assert "Segment pores (hushpore)" in viewer.window.dock_widgets
+    (page,) = widget.next_steps
+    widget._result.linkActivated.emit(page)
+    assert "Pores (hushpore)" in viewer.window.dock_widgets
 
 
 def test_the_record_of_the_result_is_one_click_away(qtbot, window, fake_job):
@@ -810,7 +810,7 @@ def test_the_record_of_the_result_is_one_click_away(qtbot, window, fake_job):
     until_done(qtbot, widget)
     assert "Record" in widget._result.text()
     widget._result.linkActivated.emit("record")
-    panel = viewer.window.dock_widgets["Record (hushpore)"]
+    panel = viewer.window.dock_widgets["Results (hushpore)"].open("Record")
     assert panel.provenance()["job"] == "denoise"
 
 
@@ -853,24 +853,6 @@ def test_a_widget_opens_with_what_was_last_run(qtbot, monkeypatch, viewer, widge
     assert again.presets._box.currentText() == "Last used"
     again.form.reset()
     assert again.form.value.seed == 0
-
-
-def test_a_panel_that_opens_elsewhere_leaves_the_widget_in_front(qtbot, widget):
-    window = QMainWindow()
-    qtbot.addWidget(window)
-    right, bottom = Qt.DockWidgetArea.RightDockWidgetArea, Qt.DockWidgetArea.BottomDockWidgetArea
-    own, neighbour, table = (QDockWidget(window) for _ in range(3))
-    own.setWidget(widget.native)
-    window.addDockWidget(right, own)
-    window.addDockWidget(bottom, table)
-    window.tabifyDockWidget(own, neighbour)
-    raised = []
-    own.raise_ = lambda: raised.append(own)
-    stay_in_front(widget.native, neighbour)
-    assert raised == []
-    stay_in_front(widget.native, table)
-    assert raised == [own]
-    widget.native.setParent(None)
 
 
 def run_once(qtbot, widget, fake_job):

@@ -15,7 +15,7 @@ from qtpy.QtWidgets import QSplashScreen
 import hushpore
 from hushpore.base.errors import MissingPackageError
 from hushpore.viewer import launch
-from hushpore.viewer.layers.start import WIDGETS
+from hushpore.viewer.docks import open_page
 from hushpore.viewer.results.pore_layer import result_of
 from hushpore.viewer.running import problem
 
@@ -39,10 +39,10 @@ def test_files_are_opened_with_every_widget_at_hand(opened, tmp_path):
     launch.open_viewer([tmp_path / "scan.tif"])
     (viewer,) = opened
     assert [layer.name for layer in viewer.layers] == ["scan"]
-    assert set(viewer.window.dock_widgets) == {f"{name} (hushpore)" for name in WIDGETS}
+    assert set(viewer.window.dock_widgets) == {f"{name} (hushpore)" for name in launch.WIDGETS}
     assert viewer.canvas.overlays.scale_bar.visible
-    for widget in viewer.window.dock_widgets.values():
-        assert widget.layer.value == viewer.layers["scan"]
+    for page in ("Crop", "Denoise", "Pores"):
+        assert open_page(viewer, page).layer.value == viewer.layers["scan"]
 
 
 def test_a_picture_that_says_what_is_loaded_is_shown_until_the_window_is(opened, monkeypatch):

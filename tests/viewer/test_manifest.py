@@ -1,4 +1,5 @@
 from pathlib import Path
+from pkgutil import resolve_name
 
 import pytest
 from napari._app_model.constants._menus import is_menu_contributable
@@ -6,8 +7,9 @@ from npe2 import PluginManifest
 
 import hushpore
 from hushpore.io.registry import READERS, exporters_of
-from hushpore.viewer.forms.layout import CROP
-from hushpore.viewer.layers.start import WIDGETS
+from hushpore.jobs import JOBS
+from hushpore.viewer.docks import DOCKS, OF_JOB
+from hushpore.viewer.forms.layout import CROP, FLATTEN
 from hushpore.viewer.running.messages import RECORD, RESULT_WIDGETS
 
 MANIFEST = Path(hushpore.__file__).parent / "napari.yaml"
@@ -25,19 +27,31 @@ def test_every_command_can_be_imported(manifest):
     assert manifest.contributions.commands
 
 
-def test_the_widgets_have_the_names_that_links_use(manifest):
-    names = tuple(widget.display_name for widget in manifest.contributions.widgets)
-    others = ("Measure labels", "Measure phases", "Batch of scans", *RESULT_WIDGETS)
-    others += ("Compare results", RECORD, CROP, "Raw import", "Flatten", "Align", "Preferences")
-    assert names == (*WIDGETS, *others)
+def test_the_plugins_menu_has_the_docks_in_the_order_of_the_work(manifest):
+    names = [widget.display_name for widget in manifest.contributions.widgets]
+    assert names == list(DOCKS) == ["Prepare", "Denoise", "Pores", "Results", "Patches"]
 
 
-def test_every_widget_is_in_a_menu_that_napari_accepts(manifest):
+def test_links_lead_to_pages_that_exist():
+    pages = {page: place for dock in DOCKS.values() for page, place in dock.items()}
+    assert {*OF_JOB.values(), *RESULT_WIDGETS, RECORD, CROP, FLATTEN} <= set(pages)
+    assert set(OF_JOB) == set(JOBS)
+    for place in pages.values():
+        assert resolve_name(f"hushpore.viewer.{place}")
+
+
+def test_every_page_has_its_command_in_a_menu_that_napari_accepts(manifest):
     menus = manifest.contributions.menus
     assert all(is_menu_contributable(menu) for menu in menus)
     listed = {item.command for items in menus.values() for item in items}
-    widgets = {widget.command for widget in manifest.contributions.widgets}
-    assert listed == widgets | {"hushpore.resample"}
+    of_pages = {
+        command.id
+        for command in manifest.contributions.commands
+        if command.python_name.startswith("hushpore.viewer.docks:open_")
+    }
+    # of docks with one page
+    assert listed == of_pages | {"hushpore.denoise", "hushpore.patches", "hushpore.resample"}
+    assert len(of_pages) == sum(map(len, DOCKS.values())) - 2 + 1
 
 
 def test_the_patterns_of_files_are_those_of_the_readers(manifest):
@@ -66,13 +80,6 @@ def test_files_are_offered_by_extension_or_where_they_have_none(npe2pm, manifest
     npe2pm.register(manifest)
     found = list(npe2pm.iter_compatible_readers(f"/a.b/{name}"))
     assert bool(found) == ours
-
-
-def test_every_widget_opens_from_the_plugins_menu(make_napari_viewer):
-    viewer = make_napari_viewer()
-    for name in WIDGETS:
-        _, widget = viewer.window.add_plugin_dock_widget("hushpore", name)
-        assert widget._buttons.run.text() == "Run"
 
 
 def test_the_manifest_beside_the_project_is_the_one_in_the_package():

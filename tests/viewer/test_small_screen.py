@@ -4,70 +4,117 @@ import numpy as np
 import pytest
 from napari.layers import Layer
 from qtpy.QtCore import QPoint, QRect, Qt
-from qtpy.QtWidgets import QDockWidget, QMainWindow, QTabBar, QWidget
+from qtpy.QtWidgets import QDockWidget, QMainWindow, QScrollArea, QTabBar, QWidget
 
 from hushpore.base.events import Note
-from hushpore.viewer.denoise.widget import DenoiseWidget
+from hushpore.viewer import docks
+from hushpore.viewer.docks import DOCKS, IMAGE_SHARE
 from hushpore.viewer.layers.conversion import METADATA_KEY
-from hushpore.viewer.patches.widget import PatchesWidget
-from hushpore.viewer.results.panel import ResultsWidget
 from hushpore.viewer.results.pore_layer import pore_layer
-from hushpore.viewer.segment.widget import PoresWidget
+
+#: Width of napari's docks of layers, with the handles beside them.
+LEFT = 333
+
+PAGES = [(dock, page) for dock, pages in DOCKS.items() for page in pages]
+
+
+class Window:
+    """A window with docks where napari has them, and the pages in it."""
+
+    def __init__(self, qtbot, viewer):
+        self.main = main = QMainWindow()
+        qtbot.addWidget(main)
+        main.menuBar().addMenu("File")
+        main.statusBar().showMessage("ready")
+        main.setCentralWidget(QWidget())
+        main.resize(1366, 768)
+        main.show()
+        left = QDockWidget("layers", main)
+        left.setWidget(QWidget(minimumWidth=LEFT))
+        main.addDockWidget(Qt.DockWidgetArea.LeftDockWidgetArea, left)
+        self.docks, self.pages = {}, {}
+        for name in DOCKS:
+            self.docks[name] = dock = QDockWidget(f"{name} (hushpore)", main)
+            self.pages[name] = getattr(docks, f"{name}Pages")(viewer)
+            dock.setWidget(self.pages[name])
+            main.addDockWidget(Qt.DockWidgetArea.RightDockWidgetArea, dock)
+            qtbot.waitUntil(lambda dock=dock, name=name: dock.windowTitle() == name)
+            qtbot.wait(20)
+        self._qtbot = qtbot
+
+    def open(self, dock, page):
+        self.docks[dock].raise_()
+        shown = self.pages[dock].open(page)
+        self._qtbot.waitUntil(getattr(shown, "native", shown).isVisible)
+        self._qtbot.wait(100)
+        return shown
 
 
 @pytest.fixture
 def window(qtbot, viewer, made_of_cubes):
-    """A window with docks where napari has them, and what is in it by name."""
+    """The window with a scan and its pores."""
     viewer.add_image(np.random.default_rng(0).random((4, 16, 16), np.float32), name="scan")
     viewer.add_layer(Layer.create(*pore_layer(made_of_cubes([2, 3] * 20), "pores")))
     viewer.layers.selection.active = viewer.layers["scan"]
-    main = QMainWindow()
-    qtbot.addWidget(main)
-    main.menuBar().addMenu("File")
-    main.statusBar().showMessage("ready")
-    main.setCentralWidget(QWidget())
-    main.resize(1366, 768)
-    main.show()
-    kinds = {"": QWidget, "Denoise": DenoiseWidget, "Show patches": PatchesWidget}
-    kinds |= {"Segment pores": PoresWidget, "Results": ResultsWidget}
-    widgets, docks = {}, {}
-    for name, kind in kinds.items():
-        widgets[name] = kind(viewer) if name else QWidget(minimumWidth=320)
-        docks[name] = QDockWidget(f"{name} (hushpore)", main)
-        if name == "Results":
-            # as napari's title bar of what lies below
-            docks[name].setFeatures(QDockWidget.DockWidgetFeature.DockWidgetVerticalTitleBar)
-        docks[name].setWidget(getattr(widgets[name], "native", widgets[name]))
-        area = (
-            Qt.DockWidgetArea.RightDockWidgetArea if name else Qt.DockWidgetArea.LeftDockWidgetArea
-        )
-        main.addDockWidget(area, docks[name])
-        qtbot.wait(100)
-    docks["Segment pores"].raise_()
-    below = Qt.DockWidgetArea.BottomDockWidgetArea
-    qtbot.waitUntil(lambda: main.dockWidgetArea(docks["Results"]) == below, timeout=10_000)
-    qtbot.wait(300)
-    return main, widgets
+    return Window(qtbot, viewer)
+
+
+@pytest.fixture
+def pores(qtbot, window):
+    """The widget of pores, once its histogram is counted."""
+    widget = window.open("Pores", "Pores")
+    qtbot.waitUntil(lambda: widget.greys.greys is not None and not widget.greys.is_busy)
+    qtbot.wait(100)
+    return widget
 
 
 def is_in_sight(widget):
     return widget.visibleRegion().boundingRect() == QRect(QPoint(0, 0), widget.size())
 
 
-def test_run_progress_and_result_are_in_sight_beside_results(qtbot, window):
-    main, widgets = window
-    pores = widgets["Segment pores"]
-    long = "Porosity 20 %, and a line that is long enough to be wrapped once or twice"
-    pores._result.say(long)
-    pores._progress.begin()
-    qtbot.wait(200)
-    assert main.height() == 768
-    assert is_in_sight(pores._buttons.run)
-    assert is_in_sight(pores._progress)
-    assert is_in_sight(pores._result)
-    # and the form has its share
-    assert pores._upper.height() > 0.3 * pores.native.height()
-    pores._progress.hide()
+@pytest.mark.parametrize(("dock", "page"), PAGES)
+def test_the_image_keeps_its_share_and_nothing_is_wider_than_its_dock(window, dock, page):
+    native = window.open(dock, page)
+    native = getattr(native, "native", native)
+    image = window.main.centralWidget()
+    assert image.width() >= IMAGE_SHARE * window.main.width()
+    assert image.height() >= IMAGE_SHARE * window.main.height()
+    assert window.main.height() == 768
+    assert native.minimumSizeHint().width() <= native.width()
+    for column in native.findChildren(QScrollArea):
+        if column.isVisible():
+            assert column.widget().minimumSizeHint().width() <= column.viewport().width(), page
+
+
+def test_a_wider_window_leaves_the_rest_to_the_dock_and_a_narrow_one_shrinks_it(qtbot, window):
+    window.open("Denoise", "Denoise")
+    window.main.resize(1600, 900)
+    qtbot.wait(100)
+    side = window.docks["Denoise"]
+    window.main.resizeDocks([side], [380], Qt.Orientation.Horizontal)
+    qtbot.wait(100)
+    assert side.width() == 380
+    window.main.resize(1400, 800)
+    qtbot.wait(100)
+    assert window.main.centralWidget().width() >= IMAGE_SHARE * 1400
+    assert side.width() < 380
+
+
+def test_the_first_screen_of_pores_needs_no_scroll(pores):
+    assert pores._upper.verticalScrollBar().maximum() == 0
+    assert is_in_sight(pores.greys.histogram)
+    assert pores.greys.histogram.height() >= 90
+    for name in ("threshold", "pore_type", "minimum_voxels"):
+        assert is_in_sight(pores.form[name].native)
+    for part in (pores.layer.native, pores.form.more.button, pores._buttons.run):
+        assert is_in_sight(part)
+
+
+@pytest.mark.parametrize(("dock", "page"), [("Denoise", "Denoise"), ("Pores", "Labels")])
+def test_the_first_screen_of_a_job_needs_no_scroll(window, dock, page):
+    widget = window.open(dock, page)
+    assert widget._upper.verticalScrollBar().maximum() == 0
+    assert is_in_sight(widget._buttons.run)
 
 
 NOTES = [
@@ -79,15 +126,13 @@ NOTES = [
 ]
 
 
-def test_the_histogram_keeps_80_pixels_beside_results_whatever_the_file_says(qtbot, window):
-    pores = window[1]["Segment pores"]
+def test_the_histogram_keeps_90_pixels_whatever_the_file_and_the_result_say(qtbot, pores):
     pores.layer.value.metadata[METADATA_KEY] = {"notes": NOTES}
     pores._show_facts()
-    qtbot.waitUntil(lambda: pores.greys.greys is not None and not pores.greys.is_busy)
     pores._result.say("Porosity 20 %, and a line that is long enough to be wrapped " * 4)
     pores._remarks.show_remarks([Note("A remark that takes several lines " * 6)])
     qtbot.wait(200)
-    assert pores.greys.histogram.visibleRegion().boundingRect().height() >= 80
+    assert pores.greys.histogram.visibleRegion().boundingRect().height() >= 90
     assert "5 notes" in pores._facts.html
     assert "bit 15" not in pores._facts.html
     pores._facts.linkActivated.emit("notes")
@@ -97,15 +142,24 @@ def test_the_histogram_keeps_80_pixels_beside_results_whatever_the_file_says(qtb
     assert pores._facts.text().splitlines()[1:] == NOTES
 
 
-def test_run_and_cancel_keep_their_place_through_a_run(qtbot, window):
-    main, widgets = window
-    pores = widgets["Segment pores"]
+def test_progress_and_result_are_in_sight(qtbot, pores):
+    pores._result.say("Porosity 20 %, and a line that is long enough to be wrapped once or twice")
+    pores._progress.begin()
+    qtbot.wait(200)
+    assert is_in_sight(pores._progress)
+    assert is_in_sight(pores._result)
+    pores._progress.hide()
+
+
+def test_run_and_cancel_keep_their_place_through_a_run(qtbot, window, pores):
     places = []
 
     def look():
         qtbot.wait(30)
         for button in (pores._buttons.run, pores._buttons.cancel):
-            places.append((button.text()[:6], button.mapTo(main, QPoint(0, 0)), button.size()))
+            places.append(
+                (button.text()[:6], button.mapTo(window.main, QPoint(0, 0)), button.size())
+            )
 
     look()
     # during a job: progress, notes and timing
@@ -134,8 +188,7 @@ def test_run_and_cancel_keep_their_place_through_a_run(qtbot, window):
     pores._progress.hide()
 
 
-def test_the_slider_for_merging_keeps_its_place_while_the_text_above_changes(qtbot, window):
-    pores = window[1]["Segment pores"]
+def test_the_slider_for_merging_keeps_its_place_while_the_text_above_changes(qtbot, pores):
     pores._result.say("Porosity 20 % (open 19 %, closed 1 %), and 1,204 pores of 0.4 mm " * 2)
     pores.remerging.show()
     qtbot.wait(50)
@@ -151,39 +204,25 @@ def test_the_slider_for_merging_keeps_its_place_while_the_text_above_changes(qtb
 
 
 def test_twelve_rows_of_the_table_are_in_sight(window):
-    table = window[1]["Results"].pores
+    table = window.open("Results", "Table").pores
     ends = [table.rowViewportPosition(row) + table.rowHeight(row) for row in range(40)]
     assert sum(end <= table.viewport().height() for end in ends) >= 12
 
 
-@pytest.mark.parametrize("column", ["equivalent_diameter", "is_open"])
-def test_all_controls_of_results_are_in_sight_with_a_legend_of_the_colours(qtbot, window, column):
-    results = window[1]["Results"]
-    results.colours.by.choose(column)
-    qtbot.wait(100)
-    assert is_in_sight(results.colours.bar if column != "is_open" else results.colours.legend)
-    for control in (results._in_3d, results._save_3d, results._filter, results._range):
-        assert is_in_sight(control)
+def test_a_page_behind_another_tab_is_hidden_with_its_previews(qtbot, window, pores):
+    pores.greys.shown.setChecked(True)
+    qtbot.waitUntil(lambda: not pores.greys.is_busy)
+    window.open("Results", "Table")
+    assert not pores.greys.isVisible()
+    assert "scan void" not in [layer.name for layer in window.pages["Pores"]._viewer.layers]
+    window.open("Pores", "Pores")
+    assert pores.greys.isVisible()
 
 
 def test_the_names_of_all_tabs_can_be_read(window):
-    main, _ = window
-    bars = [bar for bar in main.findChildren(QTabBar) if bar.parent() is main]
+    bars = [bar for bar in window.main.findChildren(QTabBar) if bar.parent() is window.main]
     (bar,) = [bar for bar in bars if bar.isVisible() and bar.count() > 1]
     names = [bar.tabText(number) for number in range(bar.count())]
-    assert names == ["Denoise", "Patches", "Pores"]
+    assert names == list(DOCKS)
     for number, name in enumerate(names):
         assert bar.tabRect(number).width() > bar.fontMetrics().horizontalAdvance(name)
-    assert bar.tabRect(len(names) - 1).right() <= bar.width()
-
-
-@pytest.mark.parametrize("unfolded", [False, True])
-def test_nothing_is_wider_than_its_column(qtbot, window, unfolded):
-    for name, widget in window[1].items():
-        if hasattr(widget, "_upper"):
-            widget.form.more.button.setChecked(unfolded)
-            qtbot.wait(10)
-            for column in (widget._upper, widget._lower):
-                # a twentieth to spare, for fonts are wider elsewhere
-                room = 0.95 * column.viewport().width()
-                assert column.widget().minimumSizeHint().width() <= room, name

@@ -54,7 +54,7 @@ class Option:
     step: float | None
     optional: bool  # whether None is accepted
     none: str  # what a form shows for None, for example ``"no limit"``
-    more: bool  # whether a form folds it away
+    more: str  # heading under which a form folds it away; empty where it is shown at first
     # for a setting that names something that lies beside the volume (`Volume.auxiliary`), what it
     # may be: ``"labels"``, ``"image"``, ``"points"``, ``"scan"`` (another of the same thing); empty
     # for any other
@@ -232,7 +232,7 @@ def option(
     minimum: float | None = None,
     maximum: float | None = None,
     step: float | None = None,
-    more: bool = False,
+    more: str = "",
     none: str = "automatic",
     auxiliary: tuple[str, ...] = (),
     path: str = "",

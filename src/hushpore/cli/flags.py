@@ -131,7 +131,7 @@ def settings_flags(settings: type[Settings], title: str = "") -> Callable[[Any],
 
     def decorate(command: Any) -> Any:
         # the same order as in a form
-        options = sorted(settings.options(), key=lambda option: option.more)
+        options = sorted(settings.options(), key=lambda option: bool(option.more))
         for option in reversed(options):
             section = f"{title}, more" if title and option.more else title or _OWN
             command = _flag(option, section)(command)

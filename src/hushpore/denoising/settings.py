@@ -78,7 +78,7 @@ class DenoiseSettings(Settings):
         label="Random seed",
         minimum=0,
         maximum=2**63 - 1,  # the largest seed of PyTorch's generators
-        more=True,
+        more="Training",
     )
     correlated_along: str = option(
         "none",
@@ -86,7 +86,7 @@ class DenoiseSettings(Settings):
         "then masks a segment of the line around each masked pixel (structN2V).",
         label="Correlation direction",
         choices=("none", "x", "y", "z"),
-        more=True,
+        more="Noise",
     )
     correlated_reach: int = option(
         4,
@@ -96,14 +96,14 @@ class DenoiseSettings(Settings):
         unit="px",
         minimum=1,
         maximum=32,
-        more=True,
+        more="Noise",
     )
     correct_rings: bool = option(
         False,
         "Remove ring artefacts around the centre of the slices before denoising. Does nothing if "
         "no rings are found.",
         label="Ring correction",
-        more=True,
+        more="Noise",
     )
     test_time_augmentation: bool | None = option(
         None,
@@ -111,20 +111,20 @@ class DenoiseSettings(Settings):
         f"noise, but applying the network takes {ORIENTATIONS} times as long. Default: on for up "
         f"to {AVERAGED // 1_000_000} million voxels.",
         label="Test-time augmentation",
-        more=True,
+        more="Result",
     )
     restore_detail: bool = option(
         False,
         "Add back fine detail lost in denoising (N2V2, uncorrelated noise only). Edges and texture "
         "become sharper and keep some noise.",
         label="Detail restoration",
-        more=True,
+        more="Result",
     )
     model: str = option(
         "",
         "Trained model (.safetensors) to apply instead of training.",
         label="Trained model",
-        more=True,
+        more="Model",
         path="file",
     )
     checkpoint: str = option(
@@ -132,7 +132,7 @@ class DenoiseSettings(Settings):
         "File (.safetensors) for the state of the training, saved every half minute. An "
         "interrupted run resumes from it; it also serves as a trained model.",
         label="Checkpoint file",
-        more=True,
+        more="Model",
         path="new file",
     )
     repeat: str = option(
@@ -140,7 +140,7 @@ class DenoiseSettings(Settings):
         "Record (.json) of an earlier run to reproduce: the same steps and learning rates, however "
         "long they take. The time limit is ignored.",
         label="Run to repeat",
-        more=True,
+        more="Model",
         path="file",
     )
     method: str = option(
@@ -151,7 +151,7 @@ class DenoiseSettings(Settings):
         "channels, line noise, or strong uncorrelated noise; Noise2Noise with a second scan.",
         choices=("auto", "r2r", "n2v2", "n2v"),
         choice_labels=("Automatic", "R2R", "N2V2", "N2V"),
-        more=True,
+        more="Noise",
     )
     pair: str = option(
         "",
@@ -160,7 +160,7 @@ class DenoiseSettings(Settings):
         "for the name of the scan.",
         label="Paired scan",
         auxiliary=("scan",),
-        more=True,
+        more="Noise",
     )
     context: int | None = option(
         None,
@@ -171,7 +171,7 @@ class DenoiseSettings(Settings):
         unit="slices",
         minimum=0,
         maximum=8,
-        more=True,
+        more="Training",
     )
     channels: str = option(
         "independent",
@@ -179,7 +179,7 @@ class DenoiseSettings(Settings):
         "network; for channels that show the same structures with independent noise.",
         choices=("independent", "together"),
         choice_labels=("Separately", "Together"),
-        more=True,
+        more="Training",
     )
     replacement: str = option(
         "auto",
@@ -188,7 +188,7 @@ class DenoiseSettings(Settings):
         label="Replacement value",
         choices=("auto", "median", "mean", "uniform"),
         choice_labels=("Automatic", "Median", "Mean", "Random neighbour"),
-        more=True,
+        more="Training",
     )
     replacement_window: int = option(
         5,
@@ -197,7 +197,7 @@ class DenoiseSettings(Settings):
         minimum=3,
         maximum=11,
         step=2,
-        more=True,
+        more="Training",
     )
     masked_share: float | str = option(
         0.08,
@@ -209,7 +209,7 @@ class DenoiseSettings(Settings):
         minimum=0.0005,
         maximum=0.2,
         step=0.005,
-        more=True,
+        more="Training",
     )
     patch_size: int | None = option(
         None,
@@ -219,7 +219,7 @@ class DenoiseSettings(Settings):
         minimum=LEAST_PATCH,
         maximum=512,
         step=MULTIPLE,
-        more=True,
+        more="Training",
     )
     patch_depth: int = option(
         16,
@@ -228,14 +228,14 @@ class DenoiseSettings(Settings):
         minimum=MULTIPLE,
         maximum=128,
         step=MULTIPLE,
-        more=True,
+        more="Training",
     )
     batch_size: int | None = option(
         None,
         "Number of patches in one training step. Default: 16 in 2D, 4 in 3D.",
         minimum=1,
         maximum=1024,
-        more=True,
+        more="Training",
     )
     learning_rate: float = option(
         4e-3,
@@ -244,7 +244,7 @@ class DenoiseSettings(Settings):
         minimum=1e-6,
         maximum=1.0,
         step=1e-4,
-        more=True,
+        more="Training",
     )
     train_at: str = option(
         "",
@@ -252,21 +252,21 @@ class DenoiseSettings(Settings):
         "proportion to their overlap with labels.",
         label="Training regions",
         auxiliary=("points", "labels"),
-        more=True,
+        more="Training",
     )
     sample_focus: bool = option(
         True,
         "Estimate the noise and the grey scale in the sample, and draw most training patches "
         "there, if it fills less than half of the image. Switch off to use the whole image.",
         label="Focus on sample",
-        more=True,
+        more="Training",
     )
     leave_out: str = option(
         "",
         "Labels or mask of regions to exclude from training. They are still denoised.",
         label="Left-out regions",
         auxiliary=("labels",),
-        more=True,
+        more="Training",
     )
     precision: str = option(
         "auto",
@@ -274,7 +274,7 @@ class DenoiseSettings(Settings):
         "float32.",
         choices=("auto", "float32", "bfloat16"),
         choice_labels=("Automatic", "float32", "bfloat16"),
-        more=True,
+        more="Computer",
     )
     denoise_memory: float | None = option(
         None,
@@ -284,7 +284,7 @@ class DenoiseSettings(Settings):
         unit="GB",
         minimum=0.001,
         step=1,
-        more=True,
+        more="Computer",
     )
 
     def __post_init__(self) -> None:

@@ -165,7 +165,7 @@ JOBS = Registry("jobs", JobDescription, {
         "hushpore.denoising.job:denoise",
         "denoise",
         on_apple=True,
-        purpose="Trains on this scan and removes its noise. No clean reference needed.",
+        purpose="Removes noise, trained on this scan.",
         short_help="Denoise a stack by training a network on the stack itself.",
         help="Denoise the stack in PATH by training a network on the stack itself.\n\n"
         "Writes an image and a JSON record of the job.",
@@ -194,7 +194,7 @@ JOBS = Registry("jobs", JobDescription, {
         "segment_pores",
         on_gpu=False,
         gpu_problem="hushpore.pores.gpu.engines:problem_of_shape",
-        purpose="Finds pores, splits them at narrow necks (watershed) and measures them.",
+        purpose="Finds, splits and measures pores.",
         short_help="Segment and measure the pores of a stack.",
         help="Segment and measure the pores of the stack in PATH.\n\n"
         "Writes tables, labels.tif, report.html and result.json.",
@@ -211,7 +211,7 @@ JOBS = Registry("jobs", JobDescription, {
         "measure_labels",
         on_gpu=False,
         cpu_only=True,
-        purpose="Measures the pores in labels of another program, without a watershed.",
+        purpose="Measures labels of other programs.",
         short_help="Measure labels made by another program.",
         help="Measure the labels, the mask or the probability map in PATH, made by another "
         "program.\n\nWrites tables, labels.tif, report.html and result.json.",
@@ -227,8 +227,7 @@ JOBS = Registry("jobs", JobDescription, {
         "measure_phases",
         on_gpu=False,
         cpu_only=True,
-        purpose="Separates up to eight materials by grey value, by strokes painted on them, or by "
-        "labels, and measures them and their contacts.",
+        purpose="Measures up to eight materials.",
         short_help="Separate and measure up to eight phases.",
         help="Separate and measure the phases of the stack in PATH: volume fractions, thickness, "
         "contacts.\n\nWrites tables, phases.tif, report.html and result.json.",
@@ -242,8 +241,7 @@ JOBS = Registry("jobs", JobDescription, {
         "hushpore.patches.settings:PatchSettings",
         "hushpore.denoising.inspection:inspect_patches",
         "sample_patches",
-        purpose="Inspect training patches: where they are, which pixels are masked, which have "
-        "high loss.",
+        purpose="Shows training patches and losses.",
         short_help="Sample training patches as a denoiser does, for inspection.",
         help="Sample patches of the stack in PATH as a denoiser does, for inspection.\n\n"
         "Writes a contact sheet, coordinates and features.",

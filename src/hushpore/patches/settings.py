@@ -54,13 +54,14 @@ class PatchSettings(Settings):
         "masked pixels.",
         label="Trained model",
         path="file",
+        more="Training",
     )
     dimensions: int = option(
         2,
         "2: patches lie in one slice. 3: patches extend over several slices.",
         minimum=2,
         maximum=3,
-        more=True,
+        more="Places",
     )
     patch_depth: int = option(
         16,
@@ -69,7 +70,7 @@ class PatchSettings(Settings):
         minimum=1,
         maximum=4096,
         step=4,
-        more=True,
+        more="Places",
     )
     overlap: int = option(
         0,
@@ -78,24 +79,24 @@ class PatchSettings(Settings):
         minimum=0,
         maximum=4095,
         step=4,
-        more=True,
+        more="Places",
     )
     weights: str = option(
         "",
         "Mask, image or labels with the sampling weights: patches are drawn in proportion to the "
         "sum of the weights inside them.",
         auxiliary=("labels", "image"),
-        more=True,
+        more="Places",
     )
     weights_are_labels: bool = option(
         False,
         "Treat the weights as labels: every label counts as 1. Otherwise their values are the "
         "weights. In napari, a labels layer always counts as labels.",
         label="Weights are labels",
-        more=True,
+        more="Places",
     )
     points: str = option(
-        "", "Centres of the patches, for the sampling points.", auxiliary=("points",), more=True
+        "", "Centres of the patches, for the sampling points.", auxiliary=("points",), more="Places"
     )
     masked_share: float = option(
         0.08,
@@ -104,7 +105,7 @@ class PatchSettings(Settings):
         minimum=0.0005,
         maximum=0.2,
         step=0.005,
-        more=True,
+        more="Training",
     )
     group_size: int = option(
         1,
@@ -112,7 +113,7 @@ class PatchSettings(Settings):
         "groups.",
         minimum=1,
         maximum=64,
-        more=True,
+        more="Groups",
     )
     n_groups: int = option(
         8,
@@ -120,7 +121,7 @@ class PatchSettings(Settings):
         label="Number of groups",
         minimum=1,
         maximum=100_000,
-        more=True,
+        more="Groups",
     )
     n_neighbours: int = option(
         7,
@@ -128,7 +129,7 @@ class PatchSettings(Settings):
         label="Nearest neighbours",
         minimum=1,
         maximum=1024,
-        more=True,
+        more="Groups",
     )
     seed: int = option(
         0,
@@ -136,7 +137,7 @@ class PatchSettings(Settings):
         label="Random seed",
         minimum=0,
         maximum=2**63 - 1,  # the largest seed of PyTorch's generators
-        more=True,
+        more="Places",
     )
 
     def __post_init__(self) -> None:

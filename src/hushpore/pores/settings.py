@@ -50,7 +50,7 @@ class PoreSettings(VoidSettings):
         label="Watershed merging",
         choices=("height", "snow"),
         choice_labels=("Merge height", "SNOW (PoreSpy)"),
-        more=True,
+        more="Splitting",
     )
     markers: str = option(
         "",
@@ -59,7 +59,7 @@ class PoreSettings(VoidSettings):
         "excluded. Replaces merging.",
         label="Watershed markers",
         auxiliary=("labels", "points"),
-        more=True,
+        more="Splitting",
     )
     connectivity: str = option(
         "all",
@@ -67,7 +67,7 @@ class PoreSettings(VoidSettings):
         "neighbours of a voxel (8 in 2D); faces: only the 6 (4) that share a face with it.",
         choices=("all", "faces"),
         choice_labels=("26 neighbours (2D: 8)", "6 neighbours (2D: 4)"),
-        more=True,
+        more="Splitting",
     )
     merge_height: str | float = option(
         "auto",
@@ -81,6 +81,7 @@ class PoreSettings(VoidSettings):
         unit="voxels",
         minimum=0,
         step=0.1,
+        more="Splitting",
     )
     merge_overlapping: bool = option(
         True,
@@ -88,7 +89,7 @@ class PoreSettings(VoidSettings):
         "so that their maximal balls overlap, whatever the merge height. Rough walls and noise "
         "create such pairs.",
         label="Merge overlapping pores",
-        more=True,
+        more="Splitting",
     )
     minimum_voxels: int | None = option(
         None,
@@ -99,7 +100,7 @@ class PoreSettings(VoidSettings):
         label="Minimum pore size",
         unit="voxels",
         minimum=1,
-        none="automatic",
+        none="auto",
     )
     minimum_shape_voxels: int = option(
         8,
@@ -109,7 +110,7 @@ class PoreSettings(VoidSettings):
         label="Minimum shape size",
         unit="voxels",
         minimum=1,
-        more=True,
+        more="Measures",
     )
     edge_pores: str = option(
         "keep",
@@ -119,14 +120,14 @@ class PoreSettings(VoidSettings):
         label="Edge pores",
         choices=("keep", "sizes", "remove"),
         choice_labels=("Keep", "Exclude from sizes", "Exclude"),
-        more=True,
+        more="Measures",
     )
     border_is_solid: bool = option(
         False,
         "Treat the volume boundary as a wall when pores are split. Otherwise, pores cut by it are "
         "assumed to continue beyond it.",
         label="Solid boundary",
-        more=True,
+        more="Splitting",
     )
     local_thickness: str = option(
         "none",
@@ -136,7 +137,7 @@ class PoreSettings(VoidSettings):
         label="Local thickness",
         choices=("none", "void", "solid", "both"),
         choice_labels=("Not measured", "Pores", "Solid", "Pores and solid"),
-        more=True,
+        more="Measures",
     )
     tortuosity: bool = option(
         False,
@@ -144,7 +145,7 @@ class PoreSettings(VoidSettings):
         "the first slice to the last, relative to the straight distance. Takes several times as "
         "long as the segmentation; the volume must fit into memory.",
         label="Geodesic tortuosity",
-        more=True,
+        more="Measures",
     )
     transport: str = option(
         "none",
@@ -155,14 +156,14 @@ class PoreSettings(VoidSettings):
         label="Transport in voxels",
         choices=("none", "diffusion", "flow", "both"),
         choice_labels=("Not solved", "Diffusion", "Flow", "Diffusion and flow"),
-        more=True,
+        more="Measures",
     )
     periodic_sides: bool = option(
         False,
         "Transport in voxels: treat the four faces beside the axis as periodic, as of a "
         "repeated unit cell, instead of closed.",
         label="Periodic sides",
-        more=True,
+        more="Measures",
     )
     measured_porosity: float | None = option(
         None,
@@ -173,7 +174,7 @@ class PoreSettings(VoidSettings):
         unit="%",
         minimum=0,
         maximum=100,
-        more=True,
+        more="Threshold",
         none="not used",
     )
     subvoxel_porosity: bool = option(
@@ -182,14 +183,14 @@ class PoreSettings(VoidSettings):
         "by where its value lies between those of void and solid. Includes pores smaller than a "
         "voxel.",
         label="Sub-voxel porosity",
-        more=True,
+        more="Threshold",
     )
     void_grey: float | None = option(
         None,
         "Grey value of void for the sub-voxel porosity, for example of the air around the sample. "
         "Default: the median of the void, away from its surface.",
         label="Void grey value",
-        more=True,
+        more="Threshold",
         none="from the scan",
     )
     solid_grey: float | None = option(
@@ -198,7 +199,7 @@ class PoreSettings(VoidSettings):
         "grain. Default: the median of the solid, away from its surface, which misses pores that "
         "are spread evenly in it.",
         label="Solid grey value",
-        more=True,
+        more="Threshold",
         none="from the scan",
     )
     intervals: bool = option(
@@ -210,7 +211,7 @@ class PoreSettings(VoidSettings):
         "sizes. Takes about four times as long; the scan must fit into memory (on a cluster, into "
         "that of one worker).",
         label="Uncertainty intervals",
-        more=True,
+        more="Measures",
     )
     detection_limit: bool = option(
         False,
@@ -219,7 +220,7 @@ class PoreSettings(VoidSettings):
         "its noise and blur, and segmented with the same settings. Takes four to ten times as "
         "long, of a large scan only its middle is used.",
         label="Detection limit",
-        more=True,
+        more="Measures",
     )
     report_form: str = option(
         "none",
@@ -229,7 +230,7 @@ class PoreSettings(VoidSettings):
         label="Report form",
         choices=FORM_NAMES,
         choice_labels=("None", "Bone", "Foam", "Casting", "Bread", "Rock", "Electrode"),
-        more=True,
+        more="Report",
     )
     limits: str = option(
         "",
@@ -237,7 +238,7 @@ class PoreSettings(VoidSettings):
         "Each is passed, failed, or not decided if a limit is inside the 90 % interval; in "
         "limits.csv, the remarks and the report. The exit status is 3 unless all are passed.",
         label="Acceptance limits",
-        more=True,
+        more="Report",
         path="file",
     )
     memory_budget: float | None = option(
@@ -247,7 +248,7 @@ class PoreSettings(VoidSettings):
         label="Memory limit",
         unit="GB",
         minimum=0.001,
-        more=True,
+        more="Computer",
         none="all free memory",
     )
 

@@ -79,6 +79,6 @@ class Reading(Settings):
         False,
         "Also read files compressed more than 1,000:1 or with more than 100,000 frames or pages "
         "(only from a source that you trust).",
-        label="Allow extremely compressed files",
+        label="Allow high compression",
         of_run=True,
     )

@@ -46,14 +46,14 @@ class VoidSettings(Settings):
         label="Otsu classes",
         minimum=2,
         maximum=5,
-        more=True,
+        more="Threshold",
     )
     hysteresis: float | None = option(
         None,
         "Second, stricter threshold against specks of noise: a connected component of void is kept "
         "only if at least one of its voxels also passes this threshold. Default: not used.",
         label="Hysteresis threshold",
-        more=True,
+        more="Threshold",
         grey_value=True,
         none="not used",
     )
@@ -67,13 +67,13 @@ class VoidSettings(Settings):
         minimum=3,
         maximum=255,
         step=2,
-        more=True,
+        more="Threshold",
     )
     local_window_by_slice: bool = option(
         False,
         "Use a 2D window within the slice instead of a cube.",
         label="In-slice window",
-        more=True,
+        more="Threshold",
     )
     sauvola_k: float = option(
         0.2,
@@ -83,7 +83,7 @@ class VoidSettings(Settings):
         minimum=-1,
         maximum=1,
         step=0.05,
-        more=True,
+        more="Threshold",
     )
     pores_are: str = option(
         "auto",
@@ -92,6 +92,7 @@ class VoidSettings(Settings):
         label="Pores are",
         choices=("auto", "dark", "bright"),
         choice_labels=("Auto", "Dark", "Bright"),
+        more="Threshold",
     )
     pore_type: str = option(
         "all",
@@ -110,6 +111,7 @@ class VoidSettings(Settings):
         label="Exterior air",
         choices=("auto", "keep", "remove", "remove-slicewise"),
         choice_labels=("Exclude if found", "Count as pore", "Always exclude", "Exclude by slice"),
+        more="Sample",
     )
     sample_mask: str = option(
         "",
@@ -117,7 +119,7 @@ class VoidSettings(Settings):
         "is a fraction of the sample. Replaces the search for the air around the sample.",
         label="Sample mask",
         auxiliary=("labels",),
-        more=True,
+        more="Sample",
     )
     ball_radius: float = option(
         10.0,
@@ -128,7 +130,7 @@ class VoidSettings(Settings):
         unit="voxels",
         minimum=1,
         step=1,
-        more=True,
+        more="Sample",
     )
 
     @property

@@ -50,7 +50,6 @@ from hushpore.viewer.forms.layout import (
     PinnedColumn,
     RichLabel,
     ScrolledColumn,
-    SharesSide,
     ValueOf,
     bind,
     fill,
@@ -259,7 +258,7 @@ class BatchOptions(Reading):
     overwrite: bool = option(
         False,
         "If off, the batch does not start when such results exist.",
-        label="Overwrite results of other settings",
+        label="Overwrite other settings",
         of_run=True,
     )
 
@@ -301,7 +300,6 @@ class BatchWidget(WorkerContainer):
 
     def __init__(self, napari_viewer: Any) -> None:
         super().__init__(name="batch")
-        SharesSide(self.native, "Batch")
         self._viewer = napari_viewer
         self._states: dict[str, State] = {}
         self._timer = QTimer(self.native, interval=POLL_INTERVAL, timeout=self._look)
@@ -465,11 +463,17 @@ class BatchWidget(WorkerContainer):
         tree.wanted.connect(self.open_result)
         self.scans.changed.connect(self._show_ready)
         tip = "Add scans that are single files."
-        self._files = QPushButton("Add &files …", toolTip=tip, clicked=self._ask_files)
+        self._files = QPushButton(
+            "Add &files …", minimumWidth=40, toolTip=tip, clicked=self._ask_files
+        )
         tip = "Add a folder that holds one scan."
-        self._folder = QPushButton("Add f&older …", toolTip=tip, clicked=self._ask_folder)
+        self._folder = QPushButton(
+            "Add f&older …", minimumWidth=40, toolTip=tip, clicked=self._ask_folder
+        )
         tip = "Remove the selected scans from the list."
-        self._remove = QPushButton("Remo&ve", toolTip=tip, clicked=tree.remove_selected)
+        self._remove = QPushButton(
+            "Remo&ve", minimumWidth=40, toolTip=tip, clicked=tree.remove_selected
+        )
         presets = {f"{job}_preset": PresetField for job in ("denoise", "pores", "phases")}
         self.form = SettingsForm(BatchOptions, shown=_SHOWN, fields=presets)
         last = None if is_script() else remembered(_REMEMBERED_AS, BatchOptions)
@@ -499,14 +503,13 @@ class BatchWidget(WorkerContainer):
             "Runs many scans with the same settings. Failures are skipped; finished scans are not "
             "repeated."
         )
-        buttons = fill(QHBoxLayout(), self._files, self._folder, self._remove)
+        buttons = fill(QHBoxLayout(), self._files, self._folder, self._remove, spacing=2)
         scans = self.scans.native
         # scrolls, because a low window with Results open is too small for the form
         upper = ScrolledColumn(purpose, scans, buttons, self.form.native)
         upper.column.setStretchFactor(scans, 1000)
         lower = ScrolledColumn(self._reason, self._bar, self._result, self._show_plot)
         self.native.layout().addWidget(PinnedColumn(upper, self._buttons, lower))
-        self.native.setMinimumWidth(300)
         # items and attributes of the container; their layout is done above
         self.extend([self.scans, *self.form])
 

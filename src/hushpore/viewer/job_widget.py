@@ -13,6 +13,7 @@ from qtpy.QtWidgets import QHBoxLayout, QLabel
 from hushpore import jobs
 from hushpore.base.errors import HushporeError, InputError
 from hushpore.runs.presets import remember, remembered
+from hushpore.viewer.docks import NARROW, OF_JOB, SharesSide, open_page, require_canvas
 from hushpore.viewer.forms.choices import (
     VOXEL_SIZE,
     DeviceChoice,
@@ -29,12 +30,10 @@ from hushpore.viewer.forms.layout import (
     RUN,
     PinnedColumn,
     ScrolledColumn,
-    SharesSide,
     ValueOf,
     bind,
     fill,
     link,
-    open_beside,
     plain_label,
     rule,
     sign,
@@ -103,7 +102,7 @@ class JobHooks(WorkerContainer):
     #: Link texts in the line about the layer, with their targets for `_follow`.
     fact_links: ClassVar[dict[str, str]] = {SHOWN: "shown image"}
     #: Share of the height, and maximum lines, for the buttons and the result below the form.
-    room_for_result: ClassVar[tuple[float, int]] = (0.42, 19)
+    room_for_result: ClassVar[tuple[float, int]] = (0.34, 19)
     #: Field classes that replace the default ones, by name of the setting.
     fields: ClassVar[dict[str, type[Field]]] = {}
 
@@ -199,6 +198,7 @@ class JobWidget(JobHooks):
 
     def __init__(self, napari_viewer: Any) -> None:
         super().__init__(name=self.job)
+        require_canvas(napari_viewer)
         self._viewer = napari_viewer
         self._now: RunState | None = None
         self._made: list[Layer] = []
@@ -419,15 +419,14 @@ class JobWidget(JobHooks):
         )
         choice = fill(QHBoxLayout(), QLabel("Layer"), self.layer.native, wide=self.layer.native)
         self._upper = ScrolledColumn(
-            plain_label(job.purpose), choice, self._facts, self._voxel_size,
-            rule(), self.form.native, self.presets,
-            rule(), self.device.native, self.run_on.native,
+            plain_label(job.purpose), choice, self._facts, self._voxel_size, self.form.native,
         )  # fmt: skip
+        for part in (rule(), self.presets, self.device.native, self.run_on.native):
+            self.form.more.add(part)
         self._lower = ScrolledColumn(self._progress, said.result, said.remarks, said.timing)
         parts = self._upper, self._buttons, self._lower
         self.native.layout().addWidget(PinnedColumn(*parts, *self.room_for_result))
-        # room for the contents beside the vertical scroll bar; there is no horizontal one
-        self.native.setMinimumWidth(354)
+        self.native.setMinimumWidth(NARROW)
         # items and attributes of the container; their layout is done above
         self.extend([self.layer, *self.form, self.device])
         if job.cluster:
@@ -526,7 +525,7 @@ class JobWidget(JobHooks):
 
     def _open_job(self, job: str, settings: Mapping[str, Any]) -> None:
         """Open the widget of another job with the chosen layer and some settings."""
-        opened = open_beside(self.native, self._viewer, jobs.JOBS[job].title)
+        opened = open_page(self._viewer, OF_JOB[job])
         if (layer := self.layer.value) is not None and opened.accepts(layer):
             opened.layer.value = layer
         opened.form.update(dict(settings))
@@ -561,8 +560,8 @@ class JobWidget(JobHooks):
         elif target == "record":
             # the record panel shows the active layer
             self._viewer.layers.selection.active = (shown or [self.layer.value])[0]
-            open_beside(self.native, self._viewer, RECORD)
+            open_page(self._viewer, RECORD)
         elif target in LINKS:
             follow_start_link(target, self.native, self._viewer)
         elif target in self.next_steps:
-            open_beside(self.native, self._viewer, target)
+            open_page(self._viewer, target)

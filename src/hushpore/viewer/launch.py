@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 
 _VERSIONS = "https://pypi.org/pypi/hushpore/json"
 
+#: Docks to open, in the order of the work.
+WIDGETS = ("Prepare", "Denoise", "Pores", "Results")
+
 #: Widgets that make the layers of a result, by the job in its record.
 _MAKES_LAYERS = {
     "pores": "hushpore.viewer.segment.widget:PoresWidget",
@@ -103,16 +106,17 @@ def _newer_version() -> str:
 
 
 def arrange(viewer: Any) -> None:
-    """Dock the widgets as tabs, the first in front, and show a scale bar."""
-    from hushpore.viewer.layers.start import WIDGETS
+    """Dock the widgets as tabs, *Denoise* in front, and show a scale bar."""
+    from hushpore.viewer.docks import require_canvas
 
+    require_canvas(viewer)
     viewer.canvas.overlays.scale_bar.visible = True
-    docks = [
-        viewer.window.add_plugin_dock_widget("hushpore", name, tabify=number > 0)[0]
-        for number, name in enumerate(WIDGETS)
-    ]
-    docks[0].show()
-    docks[0].raise_()
+    docks = {
+        name: viewer.window.add_plugin_dock_widget("hushpore", name, tabify=name != WIDGETS[0])[0]
+        for name in WIDGETS
+    }
+    docks["Denoise"].show()
+    docks["Denoise"].raise_()
 
 
 def show(shown: Any, viewer: Any = None) -> Any:

@@ -362,7 +362,7 @@ class PhasePanel(GreyPanel):
 
     def _build(self) -> None:
         self._otsu = QPushButton(
-            "Multi-Otsu", clicked=self._find_again,
+            "Otsu", clicked=self._find_again,
             toolTip="Find the thresholds with multi-Otsu again.",
         )  # fmt: skip
         self._otsu.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
@@ -372,7 +372,7 @@ class PhasePanel(GreyPanel):
         self._table.setToolTip("Double-click a name to change it.")
         suit_table(self._table)
         self._table.itemChanged.connect(self._renamed)
-        row = fill(QHBoxLayout(), self.shown, self._log, None, self._otsu)
+        row = fill(QHBoxLayout(), self.shown, self._log, None, self._otsu, spacing=2)
         fill(QVBoxLayout(self), self.histogram, row, self._table, self._line, spacing=4)
 
     def _fill_table(self, names: Sequence[str], greys: GreySurvey) -> None:

@@ -18,18 +18,11 @@ from hushpore.base.preferences import (
 )
 from hushpore.device.memory import in_words, remove_left_over, scratch_folder, temporary_folders
 from hushpore.runs.presets import LAST_USED
+from hushpore.viewer.docks import SharesSide
 from hushpore.viewer.forms.choices import find_devices, refresh_devices
 from hushpore.viewer.forms.fields import ChoiceField
 from hushpore.viewer.forms.form import SettingsForm
-from hushpore.viewer.forms.layout import (
-    RichLabel,
-    ScrolledColumn,
-    SharesSide,
-    fill,
-    plain_label,
-    rule,
-    sign,
-)
+from hushpore.viewer.forms.layout import RichLabel, ScrolledColumn, fill, plain_label, rule, sign
 from hushpore.viewer.layers.reader import prefer_hushpore, prefers_hushpore
 from hushpore.viewer.running.worker import JobWorker, calling
 

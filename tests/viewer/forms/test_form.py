@@ -32,11 +32,11 @@ class Example(Settings):
     )
     batch: int | None = option(None, "Patches.", minimum=1)
     threshold: str | float = option("otsu", "Where to cut.", choices=("otsu", "li"))
-    kind: str = option("dark", "Which.", choices=("dark", "bright"), more=True)
-    closed: bool = option(False, "Whether it is closed.", label="Closed border", more=True)
-    sharp: bool | None = option(None, "Whether it is sharpened.", more=True)
-    rank: int = option(2, "2 or 3.", minimum=2, maximum=3, more=True)
-    name: str = option("", "Any text.", more=True)
+    kind: str = option("dark", "Which.", choices=("dark", "bright"), more="Further")
+    closed: bool = option(False, "Whether it is closed.", label="Closed border", more="Further")
+    sharp: bool | None = option(None, "Whether it is sharpened.", more="Others")
+    rank: int = option(2, "2 or 3.", minimum=2, maximum=3, more="Others")
+    name: str = option("", "Any text.", more="Others")
 
 
 def labels_of(form):
@@ -72,8 +72,9 @@ def test_a_new_form_shows_the_defaults(qtbot, job):
     form = SettingsForm(kind)
     qtbot.addWidget(form.native)
     assert form.value == kind()
-    shown_first = sorted(kind.options(), key=lambda option: option.more)
-    assert [field.name for field in form] == [option.name for option in shown_first]
+    groups = list(dict.fromkeys(["", *(option.more for option in kind.options())]))
+    in_groups = sorted(kind.options(), key=lambda option: groups.index(option.more))
+    assert [field.name for field in form] == [option.name for option in in_groups]
 
 
 @settings(
@@ -86,6 +87,34 @@ def test_what_is_set_is_what_is_read(form, values):
     read = form.value.to_dict()
     assert read.pop("rate") == pytest.approx(wanted.rate)
     assert read == {name: value for name, value in wanted.to_dict().items() if name != "rate"}
+
+
+def test_folded_settings_are_grouped_under_headings_and_found_by_any_word(form):
+    form.more.set_open(True)
+    headings = {name: label.text() for name, label in form._groups.items()}
+    assert headings == {"Further": "<b>Further</b>", "Others": "<b>Others</b>"}
+
+    def found():
+        return [field.name for field in form if field.option.more and not field.native.isHidden()]
+
+    everything = found()
+    form._search.setText("sharpened")
+    assert found() == ["sharp"]
+    assert form._groups["Further"].isHidden()
+    assert not form._groups["Others"].isHidden()
+    # also by group and by several words, and those shown at first stay
+    form._search.setText("further border")
+    assert found() == ["closed"]
+    form._search.clear()
+    assert found() == everything
+
+
+@pytest.mark.parametrize("job", sorted(jobs.JOBS))
+def test_every_setting_of_a_job_is_in_its_form_and_three_or_fewer_are_shown_at_first(job):
+    options = jobs.JOBS[job].settings.options()
+    assert sum(not option.more for option in options) <= 3
+    form = SettingsForm(jobs.JOBS[job].settings)
+    assert {field.name for field in form} == {option.name for option in options}
 
 
 def test_what_may_be_left_open_is_asked_in_words(form):
@@ -367,7 +396,7 @@ def test_one_of_two_with_the_same_values_stays_chosen(row):
 def test_a_preset_is_deleted(row):
     row._form.value = PORES(merge_height=2.5)
     row.save("bread")
-    row._delete.click()
+    row._delete.trigger()
     assert entries(row) == ["Default", *SHIPPED, "Custom"]
     assert presets.list_presets() == []
     # what the form holds is not touched
@@ -383,8 +412,8 @@ def test_a_name_is_asked_for(row, monkeypatch):
 
     monkeypatch.setattr(row_module.QInputDialog, "getText", answer)
     row._form.value = PORES(merge_height=2.5)
-    row._save.click()
-    row._save.click()
+    row._save.trigger()
+    row._save.trigger()
     assert asked == ["", "bread"]
     assert presets.list_presets("pores") == ["bread"]
 
@@ -426,7 +455,7 @@ def test_settings_are_copied_as_a_call_of_the_library(job):
 
 def test_the_call_is_in_the_clipboard(row):
     row._form.value = PORES(merge_height=2.5, pore_type="closed")
-    row._python.click()
+    row._python.trigger()
     copied = QApplication.clipboard().text().splitlines()[-1]
     assert copied.startswith("result = hushpore.segment_pores(scan, ")
     assert "merge_height=2.5" in copied

@@ -9,8 +9,8 @@ from app_model.types import Action
 from napari._app_model import get_app_model
 from napari.utils.action_manager import action_manager
 from npe2 import PluginManifest
-from qtpy.QtCore import QSize, Qt
-from qtpy.QtWidgets import QApplication, QDockWidget, QLabel, QMainWindow, QTabBar, QWidget
+from qtpy.QtCore import Qt
+from qtpy.QtWidgets import QApplication, QLabel, QWidget
 
 import hushpore
 from hushpore.base.events import Note, Remedy
@@ -21,9 +21,7 @@ from hushpore.viewer.forms.layout import (
     RUN,
     PinnedColumn,
     ScrolledColumn,
-    SharesSide,
     bind,
-    dock_of,
     link,
     press,
     unbroken,
@@ -65,7 +63,7 @@ def test_the_bar_keeps_its_place_whatever_is_above_and_below(pinned):
         for lower in (0, 150, 2000)
         if (column := pinned(upper, lower, 500))
     }
-    assert places == {(0, 288, 300, 40)}
+    assert places == {(0, 328, 300, 40)}
 
 
 def test_the_bar_keeps_its_place_when_messages_come_and_go(qtbot, pinned):
@@ -96,88 +94,6 @@ def test_it_never_makes_a_window_grow(pinned):
     column = pinned(900, 900, 300)
     assert column.minimumSizeHint().height() < 150
     assert column.height() == 300
-
-
-LEFT, RIGHT = Qt.DockWidgetArea.LeftDockWidgetArea, Qt.DockWidgetArea.RightDockWidgetArea
-
-
-@pytest.fixture
-def window(qtbot):
-    window = QMainWindow()
-    qtbot.addWidget(window)
-    window.show()
-    return window
-
-
-class High(QWidget):
-    """A widget that can do with no less than some height."""
-
-    def __init__(self, height):
-        super().__init__()
-        self._height = height
-
-    def minimumSizeHint(self):  # noqa: N802
-        return QSize(50, self._height)
-
-
-def open_in(window, area=RIGHT, ours=True, height=50, tab=""):
-    dock, widget = QDockWidget("A long name (plugin)", window), High(height)
-    if ours:
-        SharesSide(widget, tab)
-    dock.setWidget(widget)
-    window.addDockWidget(area, dock)
-    return dock
-
-
-def test_what_is_opened_below_another_becomes_a_tab_beside_it(qtbot, window):
-    first = open_in(window)
-    settle()
-    second, third = open_in(window), open_in(window)
-    beside = {second, third}
-    qtbot.waitUntil(lambda: set(window.tabifiedDockWidgets(first)) == beside, timeout=5000)
-
-
-def test_tabs_that_are_too_many_keep_their_words(qtbot, window):
-    docks = []
-    for name in ("Denoise", "Pores", "Patches", "Phases", "Compare", "Preferences"):
-        docks.append(open_in(window, tab=name))
-        settle()
-    (bar,) = window.findChildren(QTabBar)
-    window.resizeDocks([docks[0]], [120], Qt.Orientation.Horizontal)
-    settle()
-    words = [bar.fontMetrics().horizontalAdvance(bar.tabText(number)) for number in range(6)]
-    assert bar.width() < sum(words)
-    assert all(bar.tabRect(number).width() > words[number] for number in range(6))
-
-
-def test_the_window_does_not_grow_to_make_room_for_it(window):
-    window.resize(600, 400)
-    for _ in range(3):
-        dock = open_in(window, height=250)
-        settle()
-    assert window.height() == 400
-    assert dock.widget().minimumSizeHint().height() == 250
-
-
-def test_it_leaves_the_widgets_of_others_and_other_sides_alone(window):
-    open_in(window, ours=False)
-    open_in(window, area=LEFT)
-    settle()
-    own = open_in(window)
-    settle()
-    assert window.tabifiedDockWidgets(own) == []
-
-
-def test_where_the_user_moves_it_later_it_stays(window):
-    first, second = open_in(window), open_in(window)
-    settle()
-    window.addDockWidget(LEFT, second)
-    second.hide()
-    second.show()
-    settle()
-    assert window.tabifiedDockWidgets(first) == []
-    assert dock_of(second.widget()) is second
-    assert dock_of(QWidget()) is None
 
 
 @pytest.fixture

@@ -201,7 +201,7 @@ def test_messages_that_advise_to_crop_open_the_widget(qtbot, viewer):
 
 def test_the_note_on_drift_offers_to_flatten_and_a_local_threshold(qtbot, viewer, monkeypatch):
     opened, chosen = [], []
-    monkeypatch.setattr(layout, "open_beside", lambda _, __, name: opened.append(name))
+    monkeypatch.setattr(layout, "open_page", lambda _, name: opened.append(name))
     remarks = RemarkList(viewer)
     qtbot.addWidget(remarks)
     remarks.remedy_chosen.connect(chosen.append)

@@ -9,6 +9,7 @@ from qtpy.QtCore import Qt
 from hushpore import InputError, Volume
 from hushpore.io.lazy_arrays import PlaneStack
 from hushpore.runs.scan_recipe import ScanRecipe
+from hushpore.viewer.docks import open_page
 from hushpore.viewer.layers import reading
 from hushpore.viewer.layers.conversion import READ, known_of, volume_of
 from hushpore.viewer.layers.reader import read_layers
@@ -87,8 +88,7 @@ def test_a_file_that_is_gone(qtbot, viewer, tmp_path):
 def test_a_dropped_raw_file_opens_the_form(make_napari_viewer, path):
     viewer = make_napari_viewer()
     assert read_layers(str(path)) == [(None,)]
-    docks = viewer.window.dock_widgets
-    form = next(each for each in docks.values() if isinstance(each, RawImportWidget))
+    form = open_page(viewer, "Raw file")
     assert form.recipe.shape == "20,40,50"
     assert "has no header" in form._result.html
 
@@ -98,8 +98,8 @@ def test_a_dropped_raw_file_that_its_name_does_not_fit(make_napari_viewer, tmp_p
     path.write_bytes(values.tobytes()[: values.nbytes // 2])
     viewer = make_napari_viewer()
     read_layers(str(path))
-    (form,) = [each for each in viewer.window.dock_widgets.values()
-               if isinstance(each, RawImportWidget)]  # fmt: skip
+    assert list(viewer.window.dock_widgets) == ["Prepare (hushpore)"]
+    form = open_page(viewer, "Raw file")
     said = "voxels of int16 (80,000 bytes), but the file has 40,000 bytes. Copy it again"
     assert said in form._result.html
     assert said in notification_manager.records[-1].message

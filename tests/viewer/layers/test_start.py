@@ -1,4 +1,4 @@
-"""The guided tour leads through the widgets, each in front when its step is shown."""
+"""The links of an empty window, and the samples that come with hushpore."""
 
 import numpy as np
 import pytest
@@ -8,7 +8,6 @@ from napari.utils.notifications import notification_manager
 from qtpy.QtWidgets import QFileDialog
 
 from hushpore.viewer.layers import start
-from hushpore.viewer.layers.start import LINKS, STEPS, take_tour
 from hushpore.viewer.segment.widget import PoresWidget
 
 
@@ -58,34 +57,6 @@ def test_a_file_that_is_no_scan_is_reported_without_a_traceback(widget, monkeypa
     assert "junk.tif" in notification_manager.records[-1].message
     assert notification_manager.records[-1].severity == "warning"
     assert not widget._viewer.layers
-
-
-def test_every_step_shows_its_widget_in_front(make_napari_viewer, qtbot):
-    viewer = make_napari_viewer(show=True)
-    take_tour(viewer)
-    window = viewer.window._qt_window
-    tooltip = window._viewer_tour._tooltip
-    for number, (_name, title, text) in enumerate(STEPS):
-        qtbot.waitUntil(lambda title=title: tooltip._title.text() == title)
-        assert tooltip._body.text() == text
-        assert not window._viewer_tour._steps[number].target().visibleRegion().isEmpty()
-        assert tooltip._counter.text() == f"{number + 1}/{len(STEPS)}"
-        if number < len(STEPS) - 1:
-            tooltip._next.click()
-    with qtbot.waitSignal(window._viewer_tour.destroyed):
-        tooltip._next.click()
-    assert window._viewer_tour is None
-
-
-def test_an_empty_window_has_a_link_to_the_tour(make_napari_viewer, qtbot):
-    viewer = make_napari_viewer(show=True)
-    widget = PoresWidget(viewer)
-    viewer.window.add_dock_widget(widget, name="Pores")
-    assert LINKS["take tour"] in widget._facts.html
-    widget._follow("take tour")
-    tour = viewer.window._qt_window._viewer_tour
-    with qtbot.waitSignal(tour.destroyed):
-        tour.close_tour()
 
 
 def test_the_foam_comes_with_its_truth_hidden():

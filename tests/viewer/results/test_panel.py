@@ -4,9 +4,9 @@ import pytest
 from napari.components import ViewerModel
 from napari.layers import Layer
 from qtpy.QtCore import Qt
-from qtpy.QtGui import QShowEvent
 from qtpy.QtWidgets import QFileDialog, QWidget
 
+from hushpore.viewer.docks import open_page
 from hushpore.viewer.results.panel import ResultsWidget
 from hushpore.viewer.results.pore_layer import pore_layer
 from hushpore.viewer.results.pore_view import PoreView
@@ -212,17 +212,11 @@ def test_3d_is_left_with_the_panel_and_for_another_layer(
         assert {each.name: each.visible for each in viewer.layers} == before
 
 
-def test_in_a_real_window_panels_share_one_view_and_results_lie_below(
-    qtbot, make_napari_viewer, made_of_cubes
-):
+def test_in_a_real_window_table_and_plots_share_one_view(make_napari_viewer, made_of_cubes):
     viewer = make_napari_viewer()
     layer = add(viewer, made_of_cubes([2, 3]))
-    dock, results = viewer.window.add_plugin_dock_widget("hushpore", "Results")
-    _, plots = viewer.window.add_plugin_dock_widget("hushpore", "Plots")
+    results, plots = open_page(viewer, "Table"), open_page(viewer, "Plots")
     assert results.view is plots.view is PoreView.of(viewer, layer)
-    window = dock.window()
-    results.showEvent(QShowEvent())
-    qtbot.waitUntil(lambda: window.dockWidgetArea(dock) == Qt.DockWidgetArea.BottomDockWidgetArea)
 
 
 def test_kinds_have_a_legend_with_counts_that_selects(qtbot, layer, panel):

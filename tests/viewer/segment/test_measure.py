@@ -58,14 +58,13 @@ def test_the_pores_widget_has_a_link_to_the_measurement(
         qtbot.addWidget(each.native)
     opened = []
     monkeypatch.setattr(
-        "hushpore.viewer.job_widget.open_beside",
-        lambda native, viewer, name: opened.append(name) or other,
+        "hushpore.viewer.job_widget.open_page", lambda viewer, name: opened.append(name) or other
     )
     widget.layer.value = layer
     assert "Measure these labels" in widget._facts.text()
     other.layer.value = viewer.layers["another"]
     widget._facts.linkActivated.emit("measure")
-    assert opened == ["Measure labels"]
+    assert opened == ["Labels"]
     assert other.layer.value is layer
 
 
@@ -138,9 +137,7 @@ def test_dropped_labels_are_said_before_they_are_segmented(
     assert f"looks like {KINDS[kind][1]}, not grey values ⚠ Measure these labels" in said
     assert not widget._facts.isHidden()
     measuring = MeasureWidget(widget._viewer)
-    monkeypatch.setattr(
-        "hushpore.viewer.job_widget.open_beside", lambda native, viewer, name: measuring
-    )
+    monkeypatch.setattr("hushpore.viewer.job_widget.open_page", lambda viewer, name: measuring)
     widget._facts.linkActivated.emit("measure")
     # and are measured as what they are
     assert measuring.layer.value is widget.layer.value

@@ -233,14 +233,10 @@ def test_thresholds_that_cannot_be_told_apart_are_shaded_while_the_result_s_is_s
     assert panel.histogram._band == between
 
 
-def test_a_link_sets_and_clears_the_measured_porosity(widget, panel, monkeypatch):
+def test_a_measured_porosity_replaces_the_line_until_a_link_clears_it(widget, panel):
     lines = panel.histogram.lines
-    assert "Match a measured porosity" in panel._match.html.replace("\u00a0", " ")
-    monkeypatch.setattr(
-        "hushpore.viewer.segment.threshold_panel.QInputDialog.getDouble", lambda *a: (12.5, True)
-    )
-    panel._match.linkActivated.emit("ask")
-    assert widget.form.value.measured_porosity == 12.5
+    assert panel._match.html == ""
+    widget.measured_porosity.value = 12.5
     assert panel.histogram.lines == {}
     assert "so that the porosity is 12.5 %" in explained(widget)
     assert "Threshold for a porosity of 12.5 %" in panel._match.html

@@ -47,7 +47,7 @@ class MeasureSettings(Settings):
         minimum=0,
         maximum=1,
         step=0.05,
-        more=True,
+        more="Values",
     )
     sample_mask: str = option(
         "",
@@ -55,9 +55,15 @@ class MeasureSettings(Settings):
         "porosity is a fraction of the sample. Default: the whole volume is the sample.",
         label="Sample mask",
         auxiliary=("labels",),
+        more="Sample",
     )
     minimum_voxels: int = option(
-        1, "Exclude pores of fewer voxels.", label="Minimum pore size", unit="voxels", minimum=1
+        1,
+        "Exclude pores of fewer voxels.",
+        label="Minimum pore size",
+        unit="voxels",
+        minimum=1,
+        more="Measures",
     )
     minimum_shape_voxels: int = shared("minimum_shape_voxels")
     edge_pores: str = shared("edge_pores")

@@ -40,6 +40,7 @@ class PhaseSettings(Settings):
         "Grey values between the phases, ascending and separated by commas, as in '80, 150'; a "
         "voxel at a threshold belongs to the darker phase. Empty: found by multi-Otsu.",
         label="Thresholds",
+        more="Threshold",
         grey_value=True,
     )
     names: str = option(
@@ -53,6 +54,7 @@ class PhaseSettings(Settings):
         "Read the values of the volume as labels: each value above 0 is a phase, and 0 is outside "
         "the sample.",
         label="Values are labels",
+        more="Sample",
     )
     strokes: str = option(
         "",
@@ -68,21 +70,21 @@ class PhaseSettings(Settings):
         "scan with the same grey values and voxel size.",
         label="Classifier",
         path="file",
-        more=True,
+        more="Strokes",
     )
     by_slice: bool = option(
         False,
         "Find the features of voxels slice by slice instead of in 3D: faster, and for slices that "
         "do not match.",
         label="Features by slice",
-        more=True,
+        more="Strokes",
     )
     probabilities: bool = option(
         False,
         "Also keep the probability of each phase, in percent, and a map of doubt (their entropy; "
         "100: all phases are equally likely), which shows where to paint next.",
         label="Probabilities",
-        more=True,
+        more="Strokes",
     )
     exterior: str = option(
         "auto",
@@ -98,6 +100,7 @@ class PhaseSettings(Settings):
             "Always exclude",
             "Exclude by slice",
         ),
+        more="Sample",
     )
     ball_radius: float = option(
         10.0,
@@ -108,7 +111,7 @@ class PhaseSettings(Settings):
         unit="voxels",
         minimum=1,
         step=1,
-        more=True,
+        more="Sample",
     )
     sample_mask: str = option(
         "",
@@ -116,13 +119,14 @@ class PhaseSettings(Settings):
         "volume fractions refer to the sample. Replaces the search for the air around the sample.",
         label="Sample mask",
         auxiliary=("labels",),
-        more=True,
+        more="Sample",
     )
     thickness: bool = option(
         False,
         "Local thickness of each phase: for each voxel, the diameter of the largest inscribed ball "
         "that contains it. Takes much longer than all other measurements.",
         label="Local thickness",
+        more="Measures",
     )
 
     regions: bool = option(
@@ -130,6 +134,7 @@ class PhaseSettings(Settings):
         "Split each phase into regions (pores, grains) by the watershed, and measure the regions "
         "and their contacts, for a network of all phases.",
         label="Split into regions",
+        more="Splitting",
     )
     merge_height: str | float = option(
         "auto",
@@ -142,14 +147,14 @@ class PhaseSettings(Settings):
         unit="voxels",
         minimum=0,
         step=0.1,
-        more=True,
+        more="Splitting",
     )
     merge_overlapping: bool = option(
         True,
         "Also merge neighbouring regions whose centres are closer to each other than to the other "
         "phases, so that their maximal balls overlap, whatever the merge height.",
         label="Merge overlapping regions",
-        more=True,
+        more="Splitting",
     )
 
     transport: str = shared("transport")
@@ -160,7 +165,7 @@ class PhaseSettings(Settings):
         "of 1. Flow is through the phase of the highest. Empty: 1 for the first phase, 0 for all "
         "others.",
         label="Conductivities",
-        more=True,
+        more="Measures",
     )
     periodic_sides: bool = shared("periodic_sides")
 

@@ -79,7 +79,7 @@ class DenoiseWidget(JobWidget):
     """Denoises an image layer; the results are image layers."""
 
     job = "denoise"
-    next_steps: ClassVar[dict[str, str]] = {"Segment pores": "Segment pores"}
+    next_steps: ClassVar[dict[str, str]] = {"Pores": "Segment pores"}
     fact_links: ClassVar[dict[str, str]] = {_LINKED: _CORRECT_RINGS, _SEGMENT: "next"}
 
     def __init__(self, napari_viewer: Any) -> None:

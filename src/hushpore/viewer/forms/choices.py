@@ -119,7 +119,7 @@ class LayerChoice(BaseValueWidget):
         box = self.native
         box.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
         keep_narrow(box, "Input layer")
-        box.setMinimumContentsLength(12)
+        box.setMinimumContentsLength(8)
         box.activated.connect(self._choose)
 
     def _suits(self, layer: Any) -> bool:
@@ -313,11 +313,10 @@ class VoxelSizeField(QWidget):
         )  # fmt: skip
         cancel = QPushButton("Cancel", clicked=self.hide, toolTip="Keep the current voxel size.")
         self._across.setMinimumWidth(60)
-        first = fill(
-            QHBoxLayout(), self._title, self._across, self._unit, self._same, wide=self._across
-        )
-        second = fill(QHBoxLayout(), self._along_title, self._along, None, self._set, cancel)
-        fill(QVBoxLayout(self), first, second, self._problem, spacing=4, margin=0)
+        first = fill(QHBoxLayout(), self._title, self._across, self._unit, wide=self._across)
+        second = fill(QHBoxLayout(), self._along_title, self._along, wide=self._along)
+        third = fill(QHBoxLayout(), self._same, None, self._set, cancel)
+        fill(QVBoxLayout(self), first, second, third, self._problem, spacing=4, margin=0)
 
     def ask(self, volume: Volume) -> None:
         """Open the fields with the voxel size of a volume, or empty if it has no unit."""

@@ -327,7 +327,7 @@ def keep_narrow(box: QComboBox, name: str) -> None:
     """
     box.setAccessibleName(name)
     box.setSizeAdjustPolicy(QComboBox.SizeAdjustPolicy.AdjustToMinimumContentsLengthWithIcon)
-    box.setMinimumContentsLength(6)
+    box.setMinimumContentsLength(4)
     _WheelLeaver(box)
 
 

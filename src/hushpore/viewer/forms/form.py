@@ -14,12 +14,14 @@ from qtpy.QtCore import QSignalBlocker
 from qtpy.QtWidgets import (
     QApplication,
     QComboBox,
-    QGridLayout,
+    QFormLayout,
     QHBoxLayout,
     QInputDialog,
     QLabel,
+    QLineEdit,
+    QMenu,
     QPushButton,
-    QVBoxLayout,
+    QToolButton,
     QWidget,
 )
 
@@ -101,7 +103,7 @@ class PlacedContainer(Container):
 
 
 class SettingsForm(PlacedContainer):
-    """The settings of a job: the important ones first, the others under 'More'.
+    """The settings of a job: the important ones first, the others by group under 'More'.
 
     A magicgui container with one field per setting, under its name: ``form.threshold.value``.
     magicgui also creates it for a type hint that is a `Settings` class, so that functions decorated
@@ -129,17 +131,28 @@ class SettingsForm(PlacedContainer):
         self._class, self._viewer, self._field_classes = annotation, viewer, fields or {}
         self._titles: dict[str, QLabel] = {}
         self._lines: dict[str, QLabel] = {}
+        self._groups: dict[str, QLabel] = {}
         self._explained: dict[str, tuple[str, str]] = {}
         self._known: dict[str, Any] = {}
         column = self.native.layout()
         column.setSpacing(4)
         options = [opt for opt in annotation.options() if not shown or opt.name in shown]
-        column.addWidget(self._grid([option for option in options if not option.more]))
+        column.addWidget(self._rows([option for option in options if not option.more]))
         tip = "Reset all settings to their defaults."
         self._reset = QPushButton("Reset", toolTip=tip, clicked=self.reset)
         self.more = Fold("More", self._reset)
-        if folded := [option for option in options if option.more]:
-            self.more.add(self._grid(folded))
+        self._search = QLineEdit(
+            placeholderText="Search settings", accessibleName="Search settings",
+            clearButtonEnabled=True, textChanged=self._find,
+        )  # fmt: skip
+        groups = dict.fromkeys(option.more for option in options if option.more)
+        if len(groups) > 1:
+            self.more.add(self._search)
+        for group in groups:
+            if len(groups) > 1:
+                self._groups[group] = QLabel(f"<b>{group}</b>")
+                self.more.add(self._groups[group])
+            self.more.add(self._rows([option for option in options if option.more == group]))
         column.addWidget(self.more)
         self.changed.connect(self._mark)
         if value is not Undefined:
@@ -200,24 +213,40 @@ class SettingsForm(PlacedContainer):
         self._known |= known
         self._explain()
 
-    def _grid(self, options: list[Option]) -> QWidget:
+    def _rows(self, options: list[Option]) -> QWidget:
+        """Return rows of titles, fields and hints; a long title is above its field."""
         widget = QWidget()
-        grid = QGridLayout(widget)
-        grid.setContentsMargins(0, 0, 0, 0)
-        grid.setVerticalSpacing(4)
-        grid.setColumnStretch(1, 1)
-        for row, option in enumerate(options):
+        rows = QFormLayout(widget, rowWrapPolicy=QFormLayout.RowWrapPolicy.WrapLongRows)
+        rows.setContentsMargins(0, 0, 0, 0)
+        rows.setVerticalSpacing(4)
+        rows.setFieldGrowthPolicy(QFormLayout.FieldGrowthPolicy.AllNonFixedFieldsGrow)
+        for option in options:
             field = self._make_field(option)
             label = QLabel(option.label)
             line = plain_label()
             line.setContentsMargins(8, 0, 0, 2)
             line.hide()
             self._titles[option.name], self._lines[option.name] = label, line
-            grid.addWidget(label, 2 * row, 0)
-            grid.addWidget(field.native, 2 * row, 1)
-            grid.addWidget(line, 2 * row + 1, 0, 1, 2)
+            rows.addRow(label, field.native)
+            rows.addRow(line)
             self.append(field)
         return widget
+
+    def _find(self, text: str) -> None:
+        """Show the folded settings whose title, help or group contains all words of a text."""
+        words = text.lower().split()
+        found = set()
+        for field in self:
+            option = field.option
+            known = f"{option.label} {option.help_in_words} {option.more}".lower()
+            is_found = not option.more or all(word in known for word in words)
+            line = self._lines[field.name]
+            for part in (field.native, self._titles[field.name]):
+                part.setVisible(is_found)
+            line.setVisible(is_found and bool(line.text()))
+            found |= {option.more} if is_found else set()
+        for group, heading in self._groups.items():
+            heading.setVisible(group in found)
 
     def _make_field(self, option: Option) -> Any:
         """Return the field of a setting, the same as magicgui creates from `annotation_of`."""
@@ -235,7 +264,7 @@ class SettingsForm(PlacedContainer):
         for field in self:
             changed = "" if field.is_default else " •"
             self._titles[field.name].setText(field.option.label + changed)
-        folded = sum(field.option.more and not field.is_default for field in self)
+        folded = sum(bool(field.option.more) and not field.is_default for field in self)
         self.more.set_title(f"More ({folded} changed)" if folded else "More")
         self._reset.setVisible(any(not field.is_default for field in self))
         self._explain()
@@ -261,7 +290,7 @@ class SettingsForm(PlacedContainer):
                 continue
             self._explained[name] = explained
             self._lines[name].setText(unbroken(explained[0]))
-            self._lines[name].setVisible(name in hints)
+            self._lines[name].setVisible(name in hints and not field.native.isHidden())
             field.enabled = name not in unused
             field.tooltip = explained[1]
             self._titles[name].setToolTip(field.native.toolTip())
@@ -395,14 +424,17 @@ class PresetRow(QWidget):
         self._box = _FreshBox(self.refresh, tip)
         self._box.setAccessibleName("Preset")
         self._box.activated.connect(self._choose)
-        tip = "Save these settings as a preset."
-        self._save = QPushButton("Save …", toolTip=tip, clicked=self._ask_and_save)
-        self._delete = QPushButton("Delete", clicked=self._delete_chosen)
-        tip = "Copy a call with these settings, for a script or notebook."
-        self._python = QPushButton("Copy as Python", toolTip=tip, clicked=self._copy_as_python)
-        parts = QLabel("Preset"), self._box, self._save, self._delete
-        lines = fill(QHBoxLayout(), *parts, wide=self._box), fill(QHBoxLayout(), None, self._python)
-        fill(QVBoxLayout(self), *lines, spacing=4)
+        menu = QMenu(self, toolTipsVisible=True)
+        self._save = menu.addAction("Save as preset …", self._ask_and_save)
+        self._delete = menu.addAction("Delete preset", self._delete_chosen)
+        self._python = menu.addAction("Copy as Python", self._copy_as_python)
+        self._python.setToolTip("Copy a call with these settings, for a script or notebook.")
+        button = QToolButton(
+            text="⋯", toolTip="Save or delete a preset, or copy the settings as Python.",
+            accessibleName="Preset actions", popupMode=QToolButton.ToolButtonPopupMode.InstantPopup,
+        )  # fmt: skip
+        button.setMenu(menu)
+        fill(QHBoxLayout(self), QLabel("Preset"), self._box, button, wide=self._box)
         form.changed.connect(self._show_which)
         self.refresh()
 

@@ -13,25 +13,22 @@ from magicgui.widgets.bases import BaseValueWidget
 from napari.components import ViewerModel
 from napari.utils.action_manager import action_manager
 from napari.utils.theme import get_theme
-from qtpy.QtCore import QEvent, QObject, QSize, Qt, QTimer
+from qtpy.QtCore import QSize, Qt, QTimer
 from qtpy.QtGui import QColor, QKeySequence, QShortcut
 from qtpy.QtWidgets import (
     QApplication,
-    QDockWidget,
     QFrame,
     QHBoxLayout,
     QLabel,
     QLayout,
-    QMainWindow,
     QScrollArea,
     QSizePolicy,
-    QTabBar,
     QToolButton,
     QVBoxLayout,
     QWidget,
 )
 
-from hushpore.viewer.running.redraw import coalesce_redraws
+from hushpore.viewer.docks import dock_of, open_page
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -112,7 +109,7 @@ class PinnedColumn(QWidget):
         upper: ScrolledColumn,
         bar: QWidget,
         lower: ScrolledColumn,
-        share: float = 0.42,
+        share: float = 0.34,
         lines: int = 19,
     ) -> None:
         super().__init__()
@@ -253,85 +250,6 @@ class ValueOf(BaseValueWidget):
         self.native.set(value)
 
 
-def dock_of(widget: QWidget | None) -> QDockWidget | None:
-    """Return the dock that contains a widget, or None."""
-    while widget is not None and not isinstance(widget, QDockWidget):
-        widget = widget.parent()
-    return widget
-
-
-def open_beside(widget: QWidget, viewer: Any, name: str) -> Any:
-    """Open and return another widget of hushpore, as a tab if it is docked at the same side."""
-    dock, opened = viewer.window.add_plugin_dock_widget("hushpore", name, tabify=True)
-    dock.show()
-    dock.raise_()
-    QTimer.singleShot(0, partial(stay_in_front, widget, dock))
-    return opened
-
-
-def stay_in_front(widget: QWidget, opened: QDockWidget) -> None:
-    """Keep a widget in front if the widget that it opened is docked elsewhere."""
-    dock = dock_of(widget)
-    if dock is not None and opened not in opened.parent().tabifiedDockWidgets(dock):
-        dock.raise_()
-
-
-class SharesSide(QObject):
-    """Makes a widget a tab beside other widgets of hushpore when it is first shown.
-
-    napari's menu opens each widget below the previous one, where two hardly have space.
-
-    `tab`: title of the tab; empty for the name of napari's dock, which includes that of the plugin
-    and is too long for three tabs side by side. The dock keeps its own name.
-    """
-
-    def __init__(self, widget: QWidget, tab: str = "") -> None:
-        super().__init__(widget)
-        self._widget, self._tab = widget, tab
-        # otherwise the window would grow to fit it below the others, and keep that size
-        widget.setMinimumHeight(1)
-        widget.installEventFilter(self)
-
-    def eventFilter(self, watched: Any, event: Any) -> bool:  # noqa: N802
-        """Wait until the widget is shown and its dock is placed."""
-        if event.type() == QEvent.Type.Show:
-            watched.removeEventFilter(self)
-            # creation and drawing take 50 ms each: split over two turns of the event loop
-            coalesce_redraws(watched)
-            QTimer.singleShot(0, self._settle)
-        return False
-
-    def _settle(self) -> None:
-        self._join()
-        self._widget.setMinimumHeight(0)
-
-    def _join(self) -> None:
-        dock: Any = dock_of(self._widget)
-        if dock is not None and self._tab:
-            dock.setWindowTitle(self._tab)
-            # restore the entry in the window's menu, which follows the title
-            dock.toggleViewAction().setText(getattr(dock, "name", self._tab))
-        window = dock and dock.parent()
-        if not isinstance(window, QMainWindow) or window.tabifiedDockWidgets(dock):
-            return
-        area = window.dockWidgetArea(dock)
-        for other in window.findChildren(QDockWidget):
-            is_docked = other is not dock and other.isVisible() and not other.isFloating()
-            shares = is_docked and other.findChild(SharesSide) is not None
-            if shares and window.dockWidgetArea(other) == area:
-                window.tabifyDockWidget(other, dock)
-                dock.raise_()
-                _scroll_tabs(window)
-                return
-
-
-def _scroll_tabs(window: QMainWindow) -> None:
-    """Let too many tabs scroll instead of shortening their titles to 'De…'."""
-    for bar in window.findChildren(QTabBar, options=Qt.FindChildOption.FindDirectChildrenOnly):
-        bar.setElideMode(Qt.TextElideMode.ElideNone)
-        bar.setUsesScrollButtons(True)
-
-
 #: Keyboard shortcuts that napari does not use. On macOS Ctrl is the Command key.
 RUN, CANCEL = "Ctrl+Return", "Ctrl+."
 PREVIOUS_SLICE, NEXT_SLICE = "Alt+PgUp", "Alt+PgDown"
@@ -447,8 +365,8 @@ def step_slice(viewer: Any, by: int) -> None:
 _TEXT, _WARNING, _ERROR = "@text@", "@warning@", "@error@"
 
 
-#: Names of the widgets that crop and bin, or flatten, and the links that open them.
-CROP, FLATTEN = "Crop and bin", "Flatten"
+#: Pages that crop and bin, or flatten, and the links that open them.
+CROP, FLATTEN = "Crop", "Flatten"
 
 #: Advice to crop or bin, which becomes a link to that widget.
 _ADVICE = re.compile(
@@ -492,7 +410,7 @@ class RichLabel(QLabel):
 
     def _open_widget(self, target: str) -> None:
         if target in (CROP, FLATTEN):
-            open_beside(self, self._viewer, target)
+            open_page(self._viewer, target)
 
     def _paint(self, event: Any = None) -> None:
         theme = get_theme(self._viewer.theme)

@@ -88,6 +88,12 @@ def can_crop(layer: Any) -> bool:
         return False
 
 
+def is_scan(layer: Any) -> bool:
+    """Whether a layer is a scan, denoised or not, and no image that was measured in one."""
+    record = known_of(layer).get("provenance") or {}
+    return record.get("job") in (None, "denoise")
+
+
 def crop_job(viewer: Any, layer: Any, part: Part) -> Job:
     """Return a job that makes the copies of an image and of the masks and points on it.
 

@@ -24,16 +24,9 @@ from hushpore.base.errors import HushporeError
 from hushpore.base.formatting import readable_bytes
 from hushpore.runs.sample_crop import Cylinder, find_cylinder, sample_box
 from hushpore.viewer.forms.choices import LayerChoice
-from hushpore.viewer.forms.layout import (
-    RichLabel,
-    ScrolledColumn,
-    SharesSide,
-    fill,
-    plain_label,
-    sign,
-)
+from hushpore.viewer.forms.layout import RichLabel, ScrolledColumn, fill, plain_label, sign
 from hushpore.viewer.layers.conversion import placement_of, volume_of
-from hushpore.viewer.layers.crop_layers import Part, add_copies, can_crop, crop_job
+from hushpore.viewer.layers.crop_layers import Part, add_copies, can_crop, crop_job, is_scan
 from hushpore.viewer.layers.visibility import go_to_slice, slice_of
 from hushpore.viewer.running.status import LoadingTask
 from hushpore.viewer.running.worker import calling
@@ -59,12 +52,11 @@ class CropWidget(QWidget):
 
     def __init__(self, napari_viewer: Any) -> None:
         super().__init__()
-        SharesSide(self, "Crop")
         self._viewer = napari_viewer
         self._box: Any = None  # the layer with the box; hidden with this widget
         self._is_drawing = self._is_done = False
         self._cylinder: Cylinder | None = None  # kept while the box is its box
-        self.layer = LayerChoice(napari_viewer, can_crop, lambda _: True)
+        self.layer = LayerChoice(napari_viewer, can_crop, is_scan)
         self._build()
         self.layer.changed.connect(self._choose)
         napari_viewer.layers.events.removed.connect(self._forget_box)
@@ -102,13 +94,13 @@ class CropWidget(QWidget):
         self._form = QFormLayout()
         for name, slider in zip("zyx", self._sliders, strict=True):
             self._form.addRow(name, slider)
-        self._form.addRow("Bin", fill(QHBoxLayout(), self._factor, self._keep_slices, None))
-        buttons = fill(QHBoxLayout(), self._sample, self._round, self._all)
+        self._form.addRow("Bin", self._factor)
+        self._form.addRow("", self._keep_slices)
+        buttons = fill(QHBoxLayout(), self._sample, self._round)
         fill(QVBoxLayout(self), ScrolledColumn(
-            plain_label(PURPOSE), self.layer.native, self._form, buttons, self._size, self._run,
-            self._result,
+            plain_label(PURPOSE), self.layer.native, self._form, buttons, self._all, self._size,
+            self._run, self._result,
         ))  # fmt: skip
-        self.setMinimumWidth(300)
 
     # ---- what the box is
 

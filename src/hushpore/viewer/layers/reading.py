@@ -45,14 +45,8 @@ from hushpore.io.raw import why_misfit
 from hushpore.io.raw_guess import guess_layout
 from hushpore.io.registry import READERS
 from hushpore.runs.scan_recipe import ScanRecipe
-from hushpore.viewer.forms.layout import (
-    RichLabel,
-    ScrolledColumn,
-    SharesSide,
-    fill,
-    plain_label,
-    sign,
-)
+from hushpore.viewer.docks import SharesSide, open_page
+from hushpore.viewer.forms.layout import RichLabel, ScrolledColumn, fill, plain_label, sign
 from hushpore.viewer.layers.conversion import METADATA_KEY, READ, contrast_limits, layer_data
 from hushpore.viewer.layers.visibility import show_new_scans, show_scale_bar
 from hushpore.viewer.running.status import POLL_INTERVAL, LoadingTask
@@ -87,7 +81,6 @@ class RawImportWidget(QWidget):
 
     def __init__(self, napari_viewer: Any) -> None:
         super().__init__()
-        SharesSide(self, "Raw import")
         self._viewer = napari_viewer
         self._timer = QTimer(self, singleShot=True, interval=_PAUSE, timeout=self._preview)
         self._build()
@@ -260,15 +253,11 @@ class RawImportWidget(QWidget):
         scrolled = ScrolledColumn(plain_label(PURPOSE), form, self._result, self._picture)
         # below the scrolled part: on a screen of 768 pixels the button would be out of sight
         fill(QVBoxLayout(self), scrolled, self._fits, self._open, wide=scrolled)
-        self.setMinimumWidth(320)
 
 
 def offer_raw_import(viewer: Any, path: str) -> RawImportWidget:
     """Open the form for a file in the window."""
-    dock, widget = viewer.window.add_plugin_dock_widget("hushpore", "Raw import", tabify=True)
-    dock.show()
-    dock.raise_()
-    found: RawImportWidget = widget
+    found: RawImportWidget = open_page(viewer, "Raw file")
     found.set_file(path)
     found.explain_missing_header()
     return found

@@ -14,14 +14,7 @@ from hushpore.io.align import aligned
 from hushpore.io.flatten import Solid, flattened
 from hushpore.io.loading import into_memory
 from hushpore.viewer.forms.choices import LayerChoice
-from hushpore.viewer.forms.layout import (
-    RichLabel,
-    ScrolledColumn,
-    SharesSide,
-    fill,
-    plain_label,
-    sign,
-)
+from hushpore.viewer.forms.layout import RichLabel, ScrolledColumn, fill, plain_label, sign
 from hushpore.viewer.layers.conversion import (
     METADATA_KEY,
     OF_FILE,
@@ -38,7 +31,7 @@ from hushpore.viewer.layers.conversion import (
     set_lineage,
     volume_of,
 )
-from hushpore.viewer.layers.crop_layers import can_crop
+from hushpore.viewer.layers.crop_layers import can_crop, is_scan
 from hushpore.viewer.running.status import LoadingTask
 
 if TYPE_CHECKING:
@@ -57,7 +50,6 @@ class _ScanPanel(QWidget):
 
     def __init__(self, viewer: Any) -> None:
         super().__init__()
-        SharesSide(self, self.NAME)
         self._viewer = viewer
         self._run = QPushButton(
             f"&{self.NAME}", toolTip=self.TIP, clicked=self.start,
@@ -65,7 +57,6 @@ class _ScanPanel(QWidget):
         )  # fmt: skip
         self._buttons = [self._run]
         self._result = RichLabel(viewer)
-        self.setMinimumWidth(300)
 
     def _arrange(self, *parts: Any) -> None:
         buttons = fill(QHBoxLayout(), *self._buttons)
@@ -122,7 +113,7 @@ class AlignWidget(_ScanPanel):
             choices.append(choice)
         self.moving, self.fixed = choices
         self._arrange(form)
-        others = [layer for layer in napari_viewer.layers if _can_align(layer)]
+        others = [layer for layer in napari_viewer.layers if _can_align(layer) and is_scan(layer)]
         if len(others) > 1:
             # two scans of which the newer one was probably taken later
             self.fixed.value, self.moving.value = others[0], others[-1]
@@ -169,7 +160,7 @@ class FlattenWidget(_ScanPanel):
         super().__init__(napari_viewer)
         self._preview: Any = None  # the layer with the preview
         self._chosen: Any = None  # the layer that it is of
-        self.layer = LayerChoice(napari_viewer, _can_flatten, lambda _: True)
+        self.layer = LayerChoice(napari_viewer, _can_flatten, is_scan)
         tip = "Whether the solid is brighter or darker than the pores."
         self._solid = QComboBox(toolTip=tip, accessibleName="Solid")
         self._solid.addItems(["bright", "dark"])

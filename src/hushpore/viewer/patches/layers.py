@@ -279,7 +279,7 @@ class LivePatches(QCheckBox):
 
     def __init__(self, viewer: Any) -> None:
         super().__init__(
-            "Live: outline the current training batch", toggled=self._toggle,
+            "&Live: outline the batch", toggled=self._toggle,
             toolTip="Outline the patches of the current batch, coloured by loss (yellow: high).",
         )  # fmt: skip
         self._viewer = viewer

@@ -18,6 +18,7 @@ from superqt.utils import signals_blocked
 
 from hushpore.base.formatting import readable_number
 from hushpore.patches.result import GAP
+from hushpore.viewer.docks import open_page
 from hushpore.viewer.forms.fields import ModelField
 from hushpore.viewer.forms.layout import RichLabel, fill, link
 from hushpore.viewer.job_widget import JobWidget
@@ -544,9 +545,7 @@ class PatchesWidget(JobWidget):
             return
         self._viewer.layers.selection.active = boxes
         if hasattr(self._viewer, "window"):
-            dock, widget = self._viewer.window.add_plugin_dock_widget("hushpore", "Denoise")
-            dock.show()
-            dock.raise_()
+            widget = open_page(self._viewer, "Denoise")
             name = "train_at" if only_these else "leave_out"
             widget[name].value = layer
             widget.form.more.set_open(True)

@@ -76,7 +76,7 @@ class ResultChoice(NameBox):
     def __init__(self, viewer: Any, name: str, age: int) -> None:
         super().__init__(
             sizeAdjustPolicy=self.SizeAdjustPolicy.AdjustToMinimumContentsLengthWithIcon,
-            minimumContentsLength=12,
+            minimumContentsLength=8,
             accessibleName=f"Result {name}",
             toolTip="Layer of pores or phases, or a result folder.",
         )
@@ -174,7 +174,7 @@ class ColourChoice(QWidget):
         self.by = ColumnBox(toolTip="Colour the pores by a column of the table.")
         self.map = compact_combo_box(toolTip=_NO_COLUMN, accessibleName="Colour map")
         # leave space for 'Equivalent diameter' beside it
-        self.map.setMinimumContentsLength(3)
+        self.map.setMinimumContentsLength(2)
         self.map.addItems(COLORMAPS)
         for box in (self.by, self.map):
             box.currentIndexChanged.connect(self._colour)
@@ -245,7 +245,7 @@ class ColourChoice(QWidget):
 def compact_combo_box(**properties: Any) -> QComboBox:
     """Return a combo box that may be narrower than its longest entry."""
     policy = QComboBox.SizeAdjustPolicy.AdjustToMinimumContentsLengthWithIcon
-    return QComboBox(**{"sizeAdjustPolicy": policy, "minimumContentsLength": 6, **properties})
+    return QComboBox(**{"sizeAdjustPolicy": policy, "minimumContentsLength": 2, **properties})
 
 
 class ColumnBox(QComboBox):
@@ -256,7 +256,7 @@ class ColumnBox(QComboBox):
 
     def __init__(self, **properties: Any) -> None:
         policy = QComboBox.SizeAdjustPolicy.AdjustToMinimumContentsLengthWithIcon
-        super().__init__(**{"sizeAdjustPolicy": policy, "minimumContentsLength": 6, **properties})
+        super().__init__(**{"sizeAdjustPolicy": policy, "minimumContentsLength": 2, **properties})
 
     def list_columns(self, names: list[str], chosen: str) -> None:
         """List columns by their names in a table, without a signal."""

@@ -45,15 +45,7 @@ from hushpore.runs.compare import (
 )
 from hushpore.runs.pore_result import open_result
 from hushpore.viewer.forms.fields import keep_narrow
-from hushpore.viewer.forms.layout import (
-    RichLabel,
-    ScrolledColumn,
-    SharesSide,
-    ValueOf,
-    fill,
-    plain_label,
-    sign,
-)
+from hushpore.viewer.forms.layout import RichLabel, ScrolledColumn, ValueOf, fill, plain_label, sign
 from hushpore.viewer.layers.conversion import scan_of, unwrapped, volume_of
 from hushpore.viewer.results.choices import ResultChoice, phases_of
 from hushpore.viewer.results.plots import SAVE_TIP, PlotCanvas
@@ -75,8 +67,8 @@ NO_RESULT = (
 #: Weights of the distributions, as named in the combo box.
 BY_NUMBER, BY_VOLUME = "by number", "by volume"
 
-#: Position of the legend: above the plot.
-_ABOVE = {"ncols": 2, "loc": "lower left", "bbox_to_anchor": (0, 1)}
+#: Width of the column of quantities in pixels.
+_FIRST_WIDTH = 130
 
 #: Quantity of pores that is plotted first.
 _FIRST = "equivalent_diameter"
@@ -127,7 +119,6 @@ class CompareWidget(WorkerContainer):
 
     def __init__(self, napari_viewer: Any) -> None:
         super().__init__(name="compare")
-        SharesSide(self.native, "Compare")
         self._viewer = napari_viewer
         # collects changes of both boxes and of several tables into one comparison
         self._wait = QTimer(self.native, singleShot=True, interval=0, timeout=self._compare)
@@ -234,7 +225,7 @@ class CompareWidget(WorkerContainer):
         axes = self.canvas.figure.add_subplot()
         rows = rows.assign(unit=[unit_in_words(unit) for unit in rows["unit"]])
         draw_bars(axes, rows, ("A", "B"), SCREEN)
-        add_legend(axes, **_ABOVE)
+        add_legend(axes)
 
     def _draw(self, first: PoreResult, second: PoreResult) -> None:
         column, by_volume = self.quantity.value, self.shares.value == BY_VOLUME
@@ -254,7 +245,7 @@ class CompareWidget(WorkerContainer):
         axes.set_ylim(0, 101 if cumulative else None)
         if self.log.value:
             axes.set_xscale("log")
-        add_legend(axes, **_ABOVE)
+        add_legend(axes)
 
     # ---- actions
 
@@ -327,8 +318,8 @@ class CompareWidget(WorkerContainer):
         what = fill(QHBoxLayout(), self.quantity.native, self.shares.native)
         what.setStretch(0, 3)
         what.setStretch(1, 2)
-        line = fill(QHBoxLayout(), self.log.native, self.cumulative.native, None, self._save_plot)
-        save = fill(QHBoxLayout(), None, self._save_table)
+        line = fill(QHBoxLayout(), self.log.native, self.cumulative.native, None)
+        save = fill(QHBoxLayout(), None, self._save_plot, self._save_table)
         parts = (
             grid,
             self._nothing,
@@ -344,7 +335,6 @@ class CompareWidget(WorkerContainer):
         scrolled = ScrolledColumn(*parts, wide=self.canvas)
         scrolled.column.setStretchFactor(self.table, 1)
         fill(self.native.layout(), scrolled)
-        self.native.setMinimumWidth(342)
         # items and attributes of the container; their layout is done above
         self.extend([self.a, self.b, self.quantity, self.shares, self.log, self.cumulative])
 
@@ -393,7 +383,9 @@ class DifferenceTable(QTableWidget):
             self.horizontalHeaderItem(place).setToolTip(tip)
         header, side = self.horizontalHeader(), self.verticalHeader()
         header.setSectionResizeMode(QHeaderView.ResizeMode.ResizeToContents)
-        header.setSectionResizeMode(0, QHeaderView.ResizeMode.Stretch)
+        header.setStretchLastSection(True)
+        header.setSectionResizeMode(0, QHeaderView.ResizeMode.Interactive)
+        header.resizeSection(0, _FIRST_WIDTH)
         side.hide()
         # long titles take two lines in a narrow dock
         side.setSectionResizeMode(QHeaderView.ResizeMode.ResizeToContents)

@@ -333,7 +333,7 @@ class CorrectionsPanel(QWidget):
         self._buttons = []
         for number, (text, act, tip, key) in enumerate(buttons):
             button = QPushButton(text, clicked=act, toolTip=with_key(tip, key) if key else tip)
-            grid.addWidget(button, number // 3, number % 3)
+            grid.addWidget(button, number // 2, number % 2)
             self._buttons.append(button)
             if key:
                 bind(self, key, act)
@@ -345,8 +345,8 @@ class CorrectionsPanel(QWidget):
             toolTip="Measure the pores that were painted or erased. It also happens a moment after "
             "the last stroke.",
         )
-        for place, button in enumerate((self._undo, self._redo, self._again)):
-            grid.addWidget(button, 2, place)
+        for place, button in enumerate((self._again, self._undo, self._redo), 5):
+            grid.addWidget(button, place // 2, place % 2)
         self._state = plain_label()
         fill(QVBoxLayout(self), grid, self._state, self._problem, self._hint, spacing=4)
 

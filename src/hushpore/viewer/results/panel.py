@@ -15,7 +15,6 @@ from qtpy.QtWidgets import (
     QHBoxLayout,
     QLabel,
     QLineEdit,
-    QMainWindow,
     QPushButton,
     QTabWidget,
     QVBoxLayout,
@@ -28,21 +27,12 @@ from hushpore.base.errors import InputError
 from hushpore.pores.tables.measures import PORES, THROATS, measure_of
 from hushpore.pores.tables.totals import totals_in_words
 from hushpore.viewer.forms.fields import NameLabel
-from hushpore.viewer.forms.layout import (
-    Fold,
-    RichLabel,
-    ScrolledColumn,
-    dock_of,
-    fill,
-    plain_label,
-    sign,
-)
+from hushpore.viewer.forms.layout import Fold, RichLabel, ScrolledColumn, fill, plain_label, sign
 from hushpore.viewer.results.choices import ColourChoice, ColumnBox, FormTab, numeric_columns
 from hushpore.viewer.results.corrections import CorrectionsPanel
 from hushpore.viewer.results.pore_layer import summary_lines
 from hushpore.viewer.results.pore_view import MAX_COLOURS, LayerTrackingWidget
 from hushpore.viewer.results.record_panel import (
-    SAVE_RESULT,
     ask_and_save_result,
     ask_for_file,
     save_measures,
@@ -50,7 +40,6 @@ from hushpore.viewer.results.record_panel import (
 )
 from hushpore.viewer.results.scene_3d import FRAMES, Scene3D
 from hushpore.viewer.results.table import TableView, cell_text, filter_rows
-from hushpore.viewer.running.redraw import coalesce_redraws
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -67,9 +56,6 @@ NARROW = 360
 #: Qt's maximum width of a widget without a limit.
 _ANY = 2**24 - 1
 
-#: Rows of the table visible at first.
-ROWS = 12
-
 NO_RESULT = (
     "No pore result is selected. Run 'Segment pores', or drop a result folder on the window and "
     "select its labels."
@@ -81,7 +67,6 @@ class ResultsWidget(LayerTrackingWidget):
 
     def __init__(self, napari_viewer: Any) -> None:
         super().__init__(napari_viewer)
-        self._is_docked_below = False
         self._build()
         self.follow()
 
@@ -304,8 +289,6 @@ class ResultsWidget(LayerTrackingWidget):
         self._tabs.addTab(self.throats, "&Throats")
         self.form = FormTab()
         self._tabs.addTab(self.form, "For&m")
-        # a corner of the tabs is visible even in a low panel
-        self._tabs.setCornerWidget(self._build_buttons())
         self._tabs.currentChanged.connect(self._show_copy)
         self.form.changed.connect(self._show_copy)
         self._controls = QWidget()
@@ -315,14 +298,14 @@ class ResultsWidget(LayerTrackingWidget):
             lambda stale: correcting.set_title(f"Correct pores{' (table out of date)' * stale}")
         )
         fill(QVBoxLayout(self._controls), self._build_grid(), self._limit, correcting, spacing=4)
-        for button in (self._in_3d, self._save_3d):
-            # no higher than the name beside them, to leave space for the canvas
-            button.setStyleSheet("padding: 1px 6px;")
-        head = fill(QHBoxLayout(), self._title, self._in_3d, self._save_3d, wide=self._title)
-        self._left = ScrolledColumn(head, self._summary, self._fold, self._controls, margin=0)
+        scene = fill(QHBoxLayout(), self._in_3d, self._save_3d)
+        parts = self._title, self._summary, self._fold, self._controls, scene
+        self._left = ScrolledColumn(*parts, margin=0)
         self._left.column.setSpacing(4)
+        buttons = self._build_buttons()
+        tables = fill(QVBoxLayout(), self._tabs, buttons, spacing=4, wide=self._tabs)
         # one column at first, because a wider layout would widen the dock at the side
-        self._box = fill(QVBoxLayout(self), self._left, self._tabs, margin=6, wide=self._tabs)
+        self._box = fill(QVBoxLayout(self), self._left, tables, margin=6, wide=tables)
 
     def _build_grid(self) -> QGridLayout:
         self._filter = QLineEdit(
@@ -382,33 +365,30 @@ class ResultsWidget(LayerTrackingWidget):
         grid.addWidget(self._range_text, 5, 1, 1, 2)
         return grid
 
-    def _build_buttons(self) -> QWidget:
+    def _build_buttons(self) -> QHBoxLayout:
         self._copy = QPushButton(
-            "Cop&y rows", clicked=self._copy_rows,
+            "Cop&y", minimumWidth=40, clicked=self._copy_rows,
             toolTip="Copy the selected rows, or the form, for a spreadsheet (Ctrl+C in the table).",
         )  # fmt: skip
         line = fill(
             QHBoxLayout(),
             QPushButton(
-                "Show &all", clicked=self._reset,
+                "Show &all", minimumWidth=40, clicked=self._reset,
                 toolTip="Clear filter, selection and colours.",
             ),
             self._copy,
             QPushButton(
-                "&Export …", clicked=self._export,
+                "&Export …", minimumWidth=40, clicked=self._export,
                 toolTip="Save the visible rows, in the order shown, or the form, as CSV.",
             ),
             QPushButton(
-                f"Sa&{SAVE_RESULT[2:]}", clicked=self._save,
+                "Sa&ve …", minimumWidth=40, clicked=self._save,
                 toolTip="Save labels, tables, record and report as a folder. Drop it on the window "
                 "to open it again.",
             ),
         )  # fmt: skip
-        line.setContentsMargins(0, 0, 0, 2)
-        # no higher than the tabs beside them
-        buttons = QWidget(styleSheet="QPushButton { padding: 0px 5px; }")
-        buttons.setLayout(line)
-        return buttons
+        line.setSpacing(4)
+        return line
 
     def resizeEvent(self, event: Any) -> None:  # noqa: N802
         """Put the controls beside the table if there is space, otherwise above it."""
@@ -418,27 +398,6 @@ class ResultsWidget(LayerTrackingWidget):
         self._box.setDirection(direction.LeftToRight if across else direction.TopToBottom)
         self._left.setMinimumWidth(NARROW if across else 0)
         self._left.setMaximumWidth(NARROW if across else _ANY)
-
-    def showEvent(self, event: Any) -> None:  # noqa: N802
-        """Dock the widget below the canvas at first, because tables are wide."""
-        super().showEvent(event)
-        if not self._is_docked_below:
-            self._is_docked_below = True
-            QTimer.singleShot(0, self._move_down)
-
-    def _move_down(self) -> None:
-        dock = dock_of(self)
-        window = dock.parent() if dock is not None else None
-        if isinstance(window, QMainWindow):
-            coalesce_redraws(self)
-            # the layer list keeps its full height beside the dock
-            window.setCorner(Qt.Corner.BottomLeftCorner, Qt.DockWidgetArea.LeftDockWidgetArea)
-            window.addDockWidget(Qt.DockWidgetArea.BottomDockWidgetArea, dock)
-            tabs: int = self._tabs.tabBar().sizeHint().height()
-            margins = self._box.contentsMargins()
-            around = margins.top() + margins.bottom() + tabs + 2
-            height = self.pores.height_of(ROWS) + around
-            window.resizeDocks([dock], [height], Qt.Orientation.Vertical)
 
 
 def _as_table(rows: list[tuple[str, str]]) -> str:

@@ -34,7 +34,7 @@ from hushpore.figures.size_plots import (
     draw_thickness,
 )
 from hushpore.pores.tables.totals import major_axes
-from hushpore.viewer.forms.layout import ScrolledColumn, SharesSide, fill, plain_label
+from hushpore.viewer.forms.layout import ScrolledColumn, fill, plain_label
 from hushpore.viewer.results.choices import ColumnBox, compact_combo_box, numeric_columns
 from hushpore.viewer.results.panel import NO_RESULT
 from hushpore.viewer.results.pore_view import LayerTrackingWidget
@@ -202,7 +202,6 @@ class PlotsWidget(LayerTrackingWidget):
 
     def __init__(self, napari_viewer: Any) -> None:
         super().__init__(napari_viewer)
-        SharesSide(self, "Plots")
         self._selector: Any = None  # matplotlib keeps only a weak reference
         self._mark: Any = None
         show = self.show_view
@@ -421,7 +420,7 @@ class PlotsWidget(LayerTrackingWidget):
         }
         kinds = compact_combo_box, ColumnBox, ColumnBox
         self._kind, self._x, self._y = boxes = [
-            make(minimumContentsLength=8, accessibleName=name, toolTip=tip)
+            make(accessibleName=name, toolTip=tip)
             for make, (name, tip) in zip(kinds, tips.items(), strict=True)
         ]
         self._kind.addItems(
@@ -435,7 +434,7 @@ class PlotsWidget(LayerTrackingWidget):
         )
         self._save_button = QPushButton("&Save …", toolTip=SAVE_TIP, clicked=self._save)
         self._fit = QCheckBox(
-            "log-normal &fit", checked=True, toggled=self.draw,
+            "&fit", checked=True, toggled=self.draw,
             toolTip="Log-normal fit, with its median, geometric standard deviation (GSD) and "
             "Kolmogorov-Smirnov distance (KS; 0: perfect).",
         )  # fmt: skip
@@ -445,7 +444,7 @@ class PlotsWidget(LayerTrackingWidget):
             toolTip="Number of bins. Auto: from the number of pores.",
         )  # fmt: skip
         self._width = compact_combo_box(
-            minimumContentsLength=8, accessibleName="Saved size",
+            accessibleName="Saved size",
             toolTip="Size of the saved plot: a journal column of 90 mm, two of 190 mm, or as shown "
             "here.",
         )  # fmt: skip
@@ -454,7 +453,6 @@ class PlotsWidget(LayerTrackingWidget):
         for box in (self._x, self._y):
             axes.addWidget(box, 1)
         choices = fill(QHBoxLayout(), self._log, self._cumulative, self._fit, None)
-        line = fill(QHBoxLayout(), self._bins, None, self._width, self._save_button)
-        parts = (self._nothing, self._kind, axes, self.canvas, choices, line)
+        saving = fill(QHBoxLayout(), self._width, self._save_button, wide=self._width)
+        parts = self._nothing, self._kind, axes, self.canvas, choices, self._bins, saving
         fill(QVBoxLayout(self), ScrolledColumn(*parts, wide=self.canvas))
-        self.setMinimumWidth(300)

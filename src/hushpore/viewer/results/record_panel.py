@@ -33,7 +33,7 @@ from hushpore.io.results import as_csv
 from hushpore.jobs import JOBS
 from hushpore.pores.tables.totals import total_of
 from hushpore.viewer.forms.choices import is_preview
-from hushpore.viewer.forms.layout import SharesSide, fill, plain_label
+from hushpore.viewer.forms.layout import fill, plain_label
 from hushpore.viewer.layers.conversion import METADATA_KEY, unwrapped
 from hushpore.viewer.running.worker import JobWorker, calling
 
@@ -187,7 +187,6 @@ class RecordWidget(QWidget):
 
     def __init__(self, napari_viewer: Any) -> None:
         super().__init__()
-        SharesSide(self, "Record")
         self._layers = napari_viewer.layers
         self._title = QLabel(textFormat=Qt.TextFormat.RichText, wordWrap=True)
         self._why = plain_label()
@@ -213,7 +212,6 @@ class RecordWidget(QWidget):
             wide=self.tree,
         )  # fmt: skip
         column.addStretch(0)
-        self.setMinimumWidth(300)
         self.tree.viewport().installEventFilter(self)
         self._layers.selection.events.active.connect(self._show)
         self._layers.events.connect(self._follow)

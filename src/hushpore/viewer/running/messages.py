@@ -35,11 +35,11 @@ if TYPE_CHECKING:
     from hushpore.viewer.running.problem import Problem
     from hushpore.viewer.running.task import Target
 
-#: Name of the widget that a link opens.
+#: Page that a link opens.
 RECORD = "Record"
 
-#: Widgets that show the pores of a result, and the links that open them.
-RESULT_WIDGETS = {"Results": "Open results table", "Plots": "Plots"}
+#: Pages that show the pores of a result, and the links that open them.
+RESULT_WIDGETS = {"Table": "Open results table", "Plots": "Plots"}
 
 #: Link that shows the last preview of a cancelled run.
 SHOW = "show"

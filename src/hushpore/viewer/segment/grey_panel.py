@@ -45,7 +45,7 @@ THRESHOLD, STRICT = "threshold", "hysteresis"
 WEAK_COLOUR, VOID_COLOUR = SCREEN[:2]
 
 #: Height of the widget in pixels.
-HEIGHT = 116
+HEIGHT = 100
 
 #: Pixels around the bars.
 MARGIN = 8.0

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 from napari.layers import Image
 from qtpy.QtCore import QObject, Qt, QTimer, Signal
-from qtpy.QtWidgets import QCheckBox, QHBoxLayout, QInputDialog, QVBoxLayout, QWidget
+from qtpy.QtWidgets import QCheckBox, QHBoxLayout, QVBoxLayout, QWidget
 from superqt.utils import signals_blocked
 
 from hushpore.base.errors import HushporeError, InputError
@@ -190,8 +190,8 @@ def _find(finder: SampleFinder, settings: PoreSettings, greys: GreySurvey) -> Jo
 #: Initial distance of the two lines, as a share of the shown range.
 _APART = 0.1
 
-#: Setting of the measured porosity, and targets of the links that ask for it and clear it.
-MEASURED, _ASK, _CLEAR = "measured_porosity", "ask", "clear"
+#: Setting of the measured porosity, and target of the link that clears it.
+MEASURED, _CLEAR = "measured_porosity", "clear"
 
 #: Shown instead of lines for a local threshold.
 _LOCAL = "Local threshold: no line to drag"
@@ -226,7 +226,7 @@ class ThresholdPanel(GreyPanel):
         self._search.changed.connect(self._show_sample)
         self._hysteresis = QCheckBox("Hysteresis", toolTip=_HYSTERESIS, toggled=self._choose_two)
         self._hysteresis.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
-        row = fill(QHBoxLayout(), self.shown, self._hysteresis, self._log, None)
+        row = fill(QHBoxLayout(), self.shown, self._hysteresis, self._log, None, spacing=2)
         self._match = RichLabel(viewer)
         self._match.linkActivated.connect(self._follow_match)
         self._line.setToolTip(_COVERED)
@@ -318,22 +318,15 @@ class ThresholdPanel(GreyPanel):
             self.preview.show(self._target, settings, self.greys)
 
     def _show_match(self, settings: PoreSettings) -> None:
-        """Show the link to the measured porosity, or the porosity with a link that clears it."""
+        """Show the measured porosity, if given, with a link that clears it."""
         measured = settings.measured_porosity
-        if measured is None:
-            self._match.say(link(_ASK, "Match a measured porosity …"))
-            return
-        self._match.say(f"Threshold for a porosity of {measured:g} %. {link(_CLEAR, 'Clear')}")
+        text = ""
+        if measured is not None:
+            text = f"Threshold for a porosity of {measured:g} %. {link(_CLEAR, 'Clear')}"
+        self._match.say(text)
 
-    def _follow_match(self, target: str) -> None:
-        if target == _CLEAR:
-            self._form[MEASURED].value = None
-            return
-        percent, is_given = QInputDialog.getDouble(
-            self, "Measured porosity", "Porosity of the sample (%)", 10.0, 0.0, 100.0, 2
-        )
-        if is_given:
-            self._form[MEASURED].value = percent
+    def _follow_match(self, _target: str) -> None:
+        self._form[MEASURED].value = None
 
     def _show_lines(self, settings: PoreSettings, threshold: float | InputError | None) -> None:
         assert self.greys is not None
