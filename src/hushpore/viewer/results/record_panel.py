@@ -29,7 +29,6 @@ from hushpore.base.errors import InputError
 from hushpore.base.formatting import file_name
 from hushpore.base.provenance import environment
 from hushpore.device.backend import choose_backend
-from hushpore.io.results import as_csv
 from hushpore.jobs import JOBS
 from hushpore.pores.tables.totals import total_of
 from hushpore.viewer.forms.choices import is_preview
@@ -88,6 +87,9 @@ def save(path: Path, make: Callable[[], Any]) -> JobWorker:
 def save_table(path: Path, table: pd.DataFrame) -> None:
     """Write a table as CSV in a thread, in full precision; notifies of the outcome."""
     path = path if path.suffix else path.with_suffix(".csv")
+    # imported late, because widgets open before the formats of images
+    from hushpore.io.results import as_csv
+
     save_with(path, lambda part: as_csv(table, part))
 
 
