@@ -34,6 +34,7 @@ from hushpore.viewer.layers.conversion import METADATA_KEY, known_of, layer_data
 from hushpore.viewer.results.pore_layer import LENGTHS, map_layers
 from hushpore.viewer.running.previews import OPACITY, SlicePreview
 from hushpore.viewer.segment.grey_panel import GreyHistogram, GreyPanel, prepare_kernels
+from hushpore.viewer.strokes import StrokePanel
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -74,6 +75,10 @@ def phase_layers(result: Phases, target: Target) -> list[LayerData]:
         layers.append(regions_layer(regions, result.region_table, result.names, **common))
     if result.thickness is not None:
         layers.append(thickness_layer(result.thickness_volume, **common))
+    if result.probabilities is not None:
+        doubt = result.volume.derived(result.doubt, f"{name} doubt")
+        looks: dict[str, Any] = {"contrast_limits": (0.0, 100.0), "colormap": "inferno"}
+        layers.append(layer_data(doubt, visible=False, **looks, **common))
     layers += map_layers(result.transport, result.provenance, target.placement)
     return layers
 
@@ -290,6 +295,12 @@ class PhasePanel(GreyPanel):
         settings = self._settings()
         if settings is None:
             return
+        if settings.is_classified:
+            self.thresholds = ()
+            self.preview.hide()
+            self._table.hide()
+            self.histogram.show_lines({}, reason="Phases are found from strokes")
+            return
         self.thresholds = settings.grey_values
         greys = None if self.greys is None else self.greys.of(settings.of_pores(0.0))
         reason = ""
@@ -455,13 +466,17 @@ class PhasesWidget(JobWidget):
         self.panel = PhasePanel(napari_viewer, self.layer, self.form)
         self.tables = PhaseTables()
         upper, column = self._upper.column, self._lower.column
-        upper.insertWidget(upper.indexOf(self.form.native), self.panel)
+        self.strokes_panel = StrokePanel(napari_viewer, self.layer, self.form)
+        for part in (self.panel, self.strokes_panel):
+            upper.insertWidget(upper.indexOf(self.form.native), part)
+        self.strokes_panel.follow()
         column.insertWidget(column.indexOf(self._result) + 1, self.tables)
 
     def run(self) -> JobWorker:
         """Start the job, and remove the preview, which the phases replace."""
         worker = super().run()
         self.panel.remove_preview()
+        self.strokes_panel.stop()
         self.tables.hide()
         return worker
 

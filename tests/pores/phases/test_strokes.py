@@ -109,7 +109,7 @@ def test_probabilities_and_doubt_belong_to_the_labels(found: Phases) -> None:
 def test_small_boxes_give_the_labels_of_large_ones(
     found: Phases, scan: Volume, strokes: np.ndarray, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(boxes, "BOX", (7, 40, 29))
+    monkeypatch.setattr(boxes, "BOX", (13, 64, 45))
     parts = classified(scan, strokes=strokes, probabilities=True)
     np.testing.assert_array_equal(parts.labels, found.labels)
     np.testing.assert_array_equal(parts.probabilities, found.probabilities)

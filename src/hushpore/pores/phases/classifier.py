@@ -17,11 +17,13 @@ from hushpore.base.errors import InputError
 from hushpore.pores.phases.features import COUNT, Extent, features_of
 from hushpore.pores.phases.forest import Forest
 from hushpore.pores.phases.settings import MOST
+from hushpore.pores.work import spacing_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from hushpore.base.arrays import Array, Float32s, Int64s
+    from hushpore.base.volume import Volume
     from hushpore.pores.parallel import KernelThreads
 
     Box = tuple[tuple[int, int], ...]
@@ -164,6 +166,72 @@ def painted_features(
         at = (each + first for each, (first, _) in zip(where, box, strict=True))
         index = np.ravel_multi_index(tuple(at), strokes.shape)
         yield number / len(boxes), features[:, *inside].T, part[where].astype(np.int64), index
+
+
+class LiveClassifier:
+    """Classifies single slices while strokes are painted, by features of slices.
+
+    Features of the last slices, and those of painted voxels, are kept, so that another stroke costs
+    a small forest and its votes.
+
+    `volume`: 2D or 3D.
+    """
+
+    #: Trees, and slices whose features are kept.
+    TREES, KEPT = 50, 3
+
+    def __init__(self, volume: Volume) -> None:
+        self._volume = volume
+        self._extent = Extent.of(spacing_of(volume), True)
+        self._slices: dict[int, Float32s] = {}
+        self._painted: dict[int, tuple[Array, Float32s]] = {}
+
+    def classify(self, strokes: Array, at: int, threads: KernelThreads) -> tuple[Int64s, Float32s]:
+        """Return the labels of the strokes, and the probability of each in one slice.
+
+        `strokes`: labels in the shape of the volume. `at`: index of the slice, 0 in 2D.
+        Returns: (phases,) and float32, (phases, y, x).
+        Raises InputError unless strokes have 2 to 8 labels.
+        """
+        stack = strokes.reshape(-1, *strokes.shape[-2:])
+        rows, labels = [], []
+        for z in np.flatnonzero(stack.any(axis=(1, 2))).tolist():
+            where = np.flatnonzero(stack[z])
+            if z not in self._painted or not np.array_equal(self._painted[z][0], where):
+                values = self._features(z, threads).reshape(COUNT, -1)[:, where].T
+                self._painted[z] = where, values
+            rows.append(self._painted[z][1])
+            labels.append(stack[z].reshape(-1)[where])
+        known, classes = classes_of(np.concatenate([np.zeros(0, np.int64), *labels]))
+        forest = Forest.grown(np.concatenate(rows), classes, threads, self.TREES)
+        return known, forest.probabilities(self._features(at, threads)[:, 0], threads)
+
+    def _features(self, z: int, threads: KernelThreads) -> Float32s:
+        if z not in self._slices:
+            data = self._volume.data
+            values = np.asarray(data[z] if self._volume.n_spatial == 3 else data)[None]
+            box = tuple((0, n) for n in values.shape)
+            while len(self._slices) >= self.KEPT:
+                del self._slices[next(iter(self._slices))]
+            self._slices[z] = features_of(
+                lambda first, last: values[first:last], values.shape, box, self._extent, threads
+            )
+        return self._slices[z]
+
+
+def classes_of(labels: Array) -> tuple[Int64s, Int64s]:
+    """Return the different labels of painted voxels, and the class of each voxel, from 0.
+
+    Raises InputError unless there are 2 to 8 labels, all of at least 1.
+    """
+    known, classes = np.unique(labels.astype(np.int64), return_inverse=True)
+    if not 2 <= known.size <= MOST or known[0] < 1:
+        found = ", ".join(map(str, known[:10].tolist())) or "none"
+        raise InputError(
+            f"strokes must hold 2 to {MOST} different labels of at least 1, one for each phase, "
+            f"and 0 on all other voxels; got {found}. Paint a few voxels of each phase."
+        )
+    return known, classes
 
 
 def load_classifier(path: str) -> Classifier:

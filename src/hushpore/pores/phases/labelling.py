@@ -8,7 +8,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from hushpore.base.errors import InputError
-from hushpore.pores.phases.classifier import Classifier, boxes_of, load_classifier, painted_features
+from hushpore.pores.phases.classifier import (
+    Classifier,
+    boxes_of,
+    classes_of,
+    load_classifier,
+    painted_features,
+)
 from hushpore.pores.phases.features import COUNT, Extent
 from hushpore.pores.phases.forest import Forest
 from hushpore.pores.phases.settings import MOST
@@ -293,17 +299,11 @@ def _train(
     features, labels, index = (np.concatenate(each) for each in zip(*parts, strict=True))
     order = np.argsort(index)
     features, labels = features[order], labels[order]
-    known, classes, counts = np.unique(labels, return_inverse=True, return_counts=True)
-    if not 2 <= known.size <= MOST or known[0] < 1:
-        found = ", ".join(map(str, known[:10].tolist())) or "none"
-        raise InputError(
-            f"strokes must hold 2 to {MOST} different labels of at least 1, one for each phase, "
-            f"and 0 on all other voxels; got {found}. Paint a few voxels of each phase."
-        )
+    known, classes = classes_of(labels)
     forest = Forest.grown(features, classes, work.threads)
     spacing = tuple(map(float, work.spacing))
     names = settings.named(known.size)
-    return known, Classifier(forest, names, by_slice, spacing, tuple(counts.tolist()))
+    return known, Classifier(forest, names, by_slice, spacing, tuple(np.bincount(classes).tolist()))
 
 
 def _classify(
