@@ -84,7 +84,7 @@ def timed(edge: int) -> dict[str, Any]:
         row["TauFactor, one axis"] = {
             "seconds": time.perf_counter() - start,
             "processor seconds": time.process_time() - used,
-            "tortuosity factor": float(solver.tau),
+            "tortuosity factor": float(np.ravel(solver.tau)[0]),
         }
     return row
 

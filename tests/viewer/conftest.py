@@ -254,6 +254,7 @@ def cubes(sides, spacing=(2.0, 0.5, 0.5), unit="um"):
         throats=throats,
         porosity_profile=(labels > 0).mean(axis=(1, 2)),
         thickness={},
+        transport=None,
         curve={},
         provenance={"job": "pores", "settings": {"merge_height": 0.5}, "result": totals},
         summary="Porosity, pores",

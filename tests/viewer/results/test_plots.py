@@ -5,8 +5,13 @@ import numpy as np
 import pandas as pd
 import pytest
 from matplotlib.backend_bases import MouseButton, MouseEvent
+from napari.layers import Layer
 
+import hushpore
+from hushpore.runs.result_folder import write_result
+from hushpore.viewer.layers.result_folder import labels_from_result
 from hushpore.viewer.results.plots import (
+    ALONG,
     BY_VOLUME,
     PROFILE,
     REV,
@@ -15,6 +20,7 @@ from hushpore.viewer.results.plots import (
     SCATTER,
     PlotsWidget,
 )
+from hushpore.viewer.results.pore_layer import pore_layer
 
 
 @pytest.fixture
@@ -90,6 +96,27 @@ def test_porosity_and_pores_of_cubes_are_plotted_with_where_they_settle(plots, l
     del rev["density"]
     plots.draw()
     assert "Not measured" in plots.axes.texts[0].get_text()
+
+
+def test_concentrations_along_each_axis_are_plotted_of_a_result_and_of_its_folder(
+    plots, viewer, layer, tmp_path
+):
+    choose(plots, ALONG)
+    assert "Not solved" in plots.axes.texts[0].get_text()
+    void = np.zeros((6, 8, 8), bool)
+    void[:, 2:6, 2:6] = True
+    scan = hushpore.Volume(void, spacing=(2, 2, 2), unit="um")
+    found = hushpore.segment_pores(scan, transport="diffusion", merge_height=9, device="cpu")
+    write_result(tmp_path / "result", [found], found.volume)
+    read = hushpore.read(tmp_path / "result" / "labels.tif")
+    for data, keywords, kind in (pore_layer(found, "pores"), labels_from_result(read)):
+        viewer.layers.selection.active = viewer.add_layer(Layer.create(data, keywords, kind))
+        plots.draw()
+        (line,) = plots.axes.lines
+        assert line.get_label() == "concentration along z"
+        np.testing.assert_allclose(line.get_xdata(), 2 * np.arange(6))
+        np.testing.assert_allclose(line.get_ydata(), 1 - (np.arange(6) + 0.5) / 6, atol=1e-6)
+        assert plots.axes.get_xlabel() == "position (µm)"
 
 
 def test_a_legend_is_of_the_colour_of_the_axes(plots, layer):

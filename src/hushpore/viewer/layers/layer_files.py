@@ -92,6 +92,8 @@ class SavedLayer:
                 tables["thickness"] = found.thickness
             if found.rev is not None:
                 tables["rev"] = found.rev
+            if found.along is not None:
+                tables["transport"] = found.along
         return cls(
             volume,
             dict(known.get("provenance") or {}),

@@ -27,6 +27,7 @@ from hushpore.viewer.layers.layer_files import beside
 from hushpore.viewer.phases import labels_layer, regions_layer
 from hushpore.viewer.phases import thickness_layer as phase_thickness_layer
 from hushpore.viewer.results.pore_layer import (
+    ALONG,
     PROFILE,
     RESULT,
     REV,
@@ -50,6 +51,9 @@ if TYPE_CHECKING:
 
 #: Names of the files in a result folder.
 LABELS, PORES = "labels", "pores"
+#: Tables that layers keep as they are, by the names of their files.
+_KEYS = {THICKNESS: THICKNESS, REV: REV, TRANSPORT: ALONG}
+
 _THICKNESSES = {f"{phase}_thickness": phase for phase in ("void", "solid")}
 
 
@@ -74,7 +78,7 @@ def labels_from_result(volume: Volume) -> LayerData | None:
     else:
         return None
     jobs = jobs_in(record)
-    files = {name: file(f"{name}.csv") for name in (PORES, THROATS, "profile", THICKNESS, REV)}
+    files = {name: file(f"{name}.csv") for name in (PORES, THROATS, "profile", *_KEYS)}
     tables = {name: read_result_table(each) for name, each in files.items() if each.is_file()}
     made = [job for job in jobs if job.get("job") in PORE_JOBS]
     provenance = made[-1] if made else {}
@@ -95,10 +99,7 @@ def labels_from_result(volume: Volume) -> LayerData | None:
     known[READ] = source_in(record)
     if THROATS in tables:
         known[THROATS] = tables[THROATS]
-    if THICKNESS in tables:
-        known[THICKNESS] = tables[THICKNESS]
-    if REV in tables:
-        known[REV] = tables[REV]
+    known |= {key: tables[name] for name, key in _KEYS.items() if name in tables}
     if result is not None:
         known |= {RESULT: result, PROFILE: result.porosity_profile}
         return data, keywords, kind

@@ -22,6 +22,7 @@ from hushpore.figures.drawing import (
     FORMATS,
     SCREEN,
     draw_rev,
+    draw_transport,
     frame,
     publication_file,
     publication_size,
@@ -176,17 +177,17 @@ class PlotCanvas(FigureCanvasQTAgg):
 
 
 #: Names of the plots in the combo box.
-BY_NUMBER, BY_VOLUME, PROFILE, THICKNESS, REV, REV_PORES, ROSE, SCATTER = (
+BY_NUMBER, BY_VOLUME, PROFILE, THICKNESS, REV, REV_PORES, ROSE, ALONG, SCATTER = (
     "Size distribution (number)", "Size distribution (volume)", "Porosity profile",
     "Local thickness", "REV: porosity", "REV: number of pores", "Orientation rose",
-    "Scatter plot",
+    "Transport along the axes", "Scatter plot",
 )  # fmt: skip
 
 #: Milliseconds after the last change of the data until it is plotted, which takes 60 to 90 ms.
 SETTLED = 250
 
 #: Plots with fixed axes.
-_OWN_AXES = (PROFILE, THICKNESS, REV, REV_PORES, ROSE)
+_OWN_AXES = (PROFILE, THICKNESS, REV, REV_PORES, ROSE, ALONG)
 
 #: Sizes in which a plot is saved: as on the screen, or of `hushpore.figures.drawing.COLUMNS`.
 _WIDTHS = {"Single column": "single", "Double column": "double", "As shown": ""}
@@ -271,6 +272,8 @@ class PlotsWidget(LayerTrackingWidget):
                 )
                 self.canvas.numbers = azimuth_table(units)
                 draw_rose(self.axes, self.canvas.numbers, _LINE)
+            elif kind == ALONG:
+                self._draw_along(self.view)
             elif kind == SCATTER:
                 self._draw_scatter(self.view)
             else:
@@ -333,6 +336,17 @@ class PlotsWidget(LayerTrackingWidget):
         settled = view.tables.totals.get("rev_edge_length")
         unit = readable_unit(view.tables.unit)
         draw_rev(self.axes, table, figure, title, unit, settled, SCREEN)
+
+    def _draw_along(self, view: PoreView) -> None:
+        """Draw the mean concentrations and pressures along each axis."""
+        table = view.tables.along
+        if table is None or table.empty:
+            self._say(
+                "Not solved for this layer: choose\n'Transport in voxels' in 'Segment pores'."
+            )
+            return
+        self.canvas.numbers = table
+        draw_transport(self.axes, table, readable_unit(view.tables.unit), SCREEN)
 
     def _say(self, text: str) -> None:
         """Show a message in place of a plot."""
@@ -424,7 +438,7 @@ class PlotsWidget(LayerTrackingWidget):
             for make, (name, tip) in zip(kinds, tips.items(), strict=True)
         ]
         self._kind.addItems(
-            [BY_NUMBER, BY_VOLUME, PROFILE, THICKNESS, REV, REV_PORES, ROSE, SCATTER]
+            [BY_NUMBER, BY_VOLUME, PROFILE, THICKNESS, REV, REV_PORES, ROSE, ALONG, SCATTER]
         )
         for box in boxes:
             box.currentIndexChanged.connect(self.draw)

@@ -55,6 +55,9 @@ THICKNESS = "thickness"
 #: Key of the REV curve.
 REV = "rev"
 
+#: Key of the mean concentrations and pressures along each axis.
+ALONG = "transport_profile"
+
 #: Key for layers whose values (of images) or features (of labels) are lengths in the layer's unit.
 LENGTHS = "lengths"
 
@@ -82,6 +85,8 @@ class PoreTables:
     thickness: pd.DataFrame | None = None
     # see `Pores.curve`; None: not measured
     rev: pd.DataFrame | None = None
+    # see `Transport.profile`; None: not solved
+    along: pd.DataFrame | None = None
 
     def unit_of(self, column: str) -> str:
         """Return the unit of a column of the table of pores, for display."""
@@ -322,6 +327,7 @@ def tables_of(layer: Any) -> PoreTables | None:
         volume.n_spatial,
         known.get(THICKNESS),
         known.get(REV),
+        known.get(ALONG),
     )
 
 
@@ -344,6 +350,7 @@ def summary_lines(tables: PoreTables, shown: Mask | None = None) -> list[str]:
 
 def _tables_metadata(result: Pores) -> dict[str, Any]:
     known = {RESULT: result, THROATS: result.throats, PROFILE: result.porosity_profile}
+    known[ALONG] = None if result.transport is None else result.transport.profile
     if result.thickness:
         known[THICKNESS] = result.thickness_distribution
     if result.curve:
@@ -380,6 +387,10 @@ def resized_metadata(
     if tables.rev is not None:
         figures = {name: tables.rev[name].to_numpy() for name in tables.rev}
         resized[REV] = tables.rev.assign(**resized_curve(figures, ratio_1d, tables.n_spatial))
+    if tables.along is not None:
+        place = tables.along["axis"].map("zyx"[-len(ratio) :].index)
+        start, scale = np.asarray(origin)[place], ratio[place]
+        resized[ALONG] = tables.along.assign(position=(tables.along["position"] - start) * scale)
     if known.get("provenance"):
         totals = resized_totals(tables.totals, ratio_1d, unit)
         resized["provenance"] = {**known["provenance"], "result": totals}
