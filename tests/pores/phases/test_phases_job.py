@@ -153,6 +153,7 @@ def test_labels_are_phases_by_their_rank_and_zero_is_not_of_the_sample() -> None
     np.testing.assert_array_equal(found.labels, np.select([labels == 4, labels > 4], [1, 2], 0))
     # with nothing that is left out there is no contact
     assert len(found.contacts) == 1
+    assert not any("usually wrong" in note for note in found.notes)
     assert found.headline == "2 phases · a 50 % · b 50 %"
 
 

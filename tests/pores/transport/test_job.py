@@ -10,8 +10,10 @@ from scipy import ndimage
 
 import hushpore
 from hushpore.base.errors import InputError, MemoryLimitError
+from hushpore.base.events import Progress
 from hushpore.base.volume import Volume
 from hushpore.device.backend import Backend
+from hushpore.jobs import start
 from hushpore.runs.result_folder import write_result
 
 if TYPE_CHECKING:
@@ -122,6 +124,18 @@ def test_an_axis_that_nothing_connects_is_named_in_a_remark() -> None:
     found = hushpore.segment_pores(channel(), transport="diffusion", device="cpu")
     assert found.provenance["result"]["voxel_tortuosity_factor_x"] == pytest.approx(1)
     assert any("no transport along z, y:" in note.message for note in found.remarks)
+
+
+def test_a_job_that_is_cancelled_during_transport_stops_and_can_run_again() -> None:
+    job = start("pores", VOID, {"transport": "flow"}, "cpu")
+    solving = (each for each in job if isinstance(each, Progress) and each.stage == "transport")
+    assert next(solving).fraction < next(solving).fraction < 1
+    job.close()
+    with pytest.raises(StopIteration):
+        next(job)
+    again = hushpore.segment_pores(VOID, transport="flow", device="cpu")
+    assert again.transport is not None
+    assert again.transport.totals["voxel_permeability_z"]
 
 
 def test_another_voxel_size_scales_permeability_and_positions() -> None:

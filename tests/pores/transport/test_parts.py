@@ -56,3 +56,4 @@ def test_potentials_of_parts_are_those_of_the_matrix(
     sources = np.random.default_rng(0).random(edge**3)
     found, expected = Coarse(matrix, block).solve(sources), spsolve(matrix.tocsc(), sources)
     assert np.linalg.norm(found - expected) < 0.1 * np.linalg.norm(expected)
+    assert not Coarse(matrix, block).solve(np.zeros_like(sources)).any()

@@ -160,6 +160,19 @@ def test_progress_rises_and_an_unfinished_flow_is_an_error(monkeypatch: Any) -> 
             list(solve_flow(void, (1.0, 1.0, 1.0), 0, pool))
 
 
+def test_a_flow_that_is_given_up_ends_at_once_and_leaves_no_threads_at_work() -> None:
+    with KernelThreads(2) as pool:
+        steps = solve_flow(blobs((24, 24, 24), 0.5), (1.0, 1.0, 1.0), 0, pool)
+        for _ in zip(range(3), steps, strict=False):
+            pass
+        steps.close()
+        with pytest.raises(StopIteration):
+            next(steps)
+        again = result_of(solve_flow(np.ones((4, 8, 8), np.bool_), (1, 1, 1), 0, pool))
+        assert again is not None
+        assert again.value == pytest.approx(duct(8, 8), rel=0.01)
+
+
 def test_transport_takes_the_volume_as_periodic_beside_the_axis() -> None:
     void = np.ones((6, 5, 4), np.bool_)
     void[:, 2] = False

@@ -313,8 +313,9 @@ def _warnings(
     # grey values of several materials differ anyway
     exterior = found.exterior._replace(drift=0.0, groups=None)
     for warning in warnings_of(volume, how, exterior, share):
-        # the remedies are settings of the pore segmentation
-        yield dataclasses.replace(warning, remedy=None)
+        # the remedies are settings of the pore segmentation, or to measure labels
+        if not (settings.are_labels and warning.remedy and warning.remedy.job):
+            yield dataclasses.replace(warning, remedy=None)
 
 
 def _warnings_of_classifier(found: Found, volume: Volume) -> Iterator[Note]:

@@ -34,13 +34,13 @@ import numpy as np
 
 from hushpore.pores.flow import NotSolvedError
 from hushpore.pores.parallel import inlined, kernel
-from hushpore.pores.transport.parts import Coarse, spanning_parts
+from hushpore.pores.transport.parts import Coarse, dot, spanning_parts
 from hushpore.pores.transport.result import Solution
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from hushpore.base.arrays import Float32s, Float64s, Int32s, Int64s, Mask, UInt8s
+    from hushpore.base.arrays import Array, Float32s, Float64s, Int32s, Int64s, Mask, UInt8s
     from hushpore.pores.engine import Pass
     from hushpore.pores.parallel import KernelThreads
     from hushpore.pores.transport.parts import Parts
@@ -175,7 +175,7 @@ class _Grid:
 
     def dot(self, a: Float32s, b: Float32s) -> float:
         """Return a product of vectors, summed in float64."""
-        return float(_dot(a, b))
+        return dot(a, b, self._threads)
 
     def _fill_red(self, values: Float32s) -> None:
         """Find the other colour from values of this one, with concentrations of 0 at the faces."""
@@ -402,22 +402,38 @@ def _to_flux(
 
     `lengths`: edge of a voxel along the first axis over that along each.
     """
-    depth, energy = len(field), 0.0
+    how: dict[str, Any] = {"mode": "wrap"} if periodic else {}
+    low, inner, high = slice(None, -2), slice(1, -1), slice(2, None)
+    tiny = np.finfo(np.float64).tiny
 
-    def at(z: int) -> tuple[Float32s, Float64s]:
-        return field[z].copy(), np.where(field[z] >= 0, of_phase[phase[z]], 0)
+    def at(z: int) -> tuple[Array, Array]:
+        own = np.where(field[z] >= 0, of_phase[phase[z]], 0)
+        return np.pad(field[z].astype(np.float64), 1, **how), np.pad(own, 1, **how)
 
     # beside the faces values are mirrored, so that their mean is that of the face
-    here = at(0)
+    here, energy = at(0), 0.0
     before = 2 - here[0], here[1]
     for z, flux in enumerate(field):
-        after = at(z + 1) if z + 1 < depth else (-here[0], here[1])
-        slices = before, here, after
-        values: Float32s = np.stack([each[0] for each in slices])
-        own: Float64s = np.stack([each[1] for each in slices])
-        energy += _flux(values, own, lengths, periodic, flux)
+        after = at(z + 1) if z + 1 < len(field) else (-here[0], here[1])
+        value, own = (each[inner, inner] for each in here)
+        square = np.zeros_like(value)
+        beside = (
+            ((before, inner, inner), (after, inner, inner)),
+            ((here, low, inner), (here, high, inner)),
+            ((here, inner, low), (here, inner, high)),
+        )
+        for length, sides in zip(lengths, beside, strict=True):
+            mean = 0.0
+            for sign, (near, y, x) in zip((0.5, -0.5), sides, strict=True):
+                fall, other = value - near[0][y, x], near[1][y, x]
+                flow = 2 * own * other / np.maximum(own + other, tiny) * fall * length
+                # half of what is dissipated between two voxels
+                energy += 0.5 * length * (flow * fall).sum()
+                mean = mean + sign * flow
+            square += mean**2
+        np.sqrt(square, out=flux, casting="same_kind")
         before, here = here, after
-    return energy
+    return float(energy)
 
 
 @inlined
@@ -486,48 +502,7 @@ def _add_around(
 
 
 @kernel
-def _dot(a: Float32s, b: Float32s) -> float:
-    """Return a product of vectors, summed in float64."""
-    found = 0.0
-    for i in range(a.size):
-        found += np.float64(a[i]) * np.float64(b[i])
-    return found
-
-
-@kernel
 def _add_up(part: Int32s, values: Float32s, sums: Float64s) -> None:
     """Add the values of each part to its sum."""
     for i in range(part.size):
         sums[part[i]] += values[i]
-
-
-@kernel
-def _flux(
-    values: Float32s, conductivity: Float64s, lengths: Float64s, periodic: bool, flux: Float32s
-) -> float:
-    """Write the magnitude of the flux in the middle one of three slices; returns its energy.
-
-    Along each axis the flux is the mean of those through the two faces of a voxel, which share
-    the energy of each equally.
-    """
-    energy, (height, width) = 0.0, flux.shape
-    for y in range(height):
-        for x in range(width):
-            square, both, own = 0.0, 0.0, conductivity[1, y, x]
-            for way in range(6 if own > 0 else 0):
-                axis, step = way >> 1, 2 * (way & 1) - 1
-                to_z = 1 + (step if axis == 0 else 0)
-                to_y = y + (step if axis == 1 else 0)
-                to_x = x + (step if axis == 2 else 0)
-                is_in = periodic or (0 <= to_y < height and 0 <= to_x < width)
-                to_y, to_x = to_y % height, to_x % width
-                other = conductivity[to_z, to_y, to_x] if is_in else 0.0
-                fall = np.float64(values[1, y, x]) - np.float64(values[to_z, to_y, to_x])
-                flow = 2 * own * other / (own + other) * fall
-                both += step * flow
-                energy += 0.5 * flow * fall * lengths[axis] ** 2
-                if step > 0:
-                    square += (both * lengths[axis] / 2) ** 2
-                    both = 0.0
-            flux[y, x] = math.sqrt(square)
-    return energy

@@ -112,7 +112,7 @@ def transport(
     if not isinstance(conductivities, Mapping):
         conductivities = dict(enumerate(conductivities or (1.0,), 1))
     phase, of_phase = _phases_of(labels, conductivities)
-    check_memory(phase, of_phase, given, kind)
+    check(phase, of_phase, given, kind)
     with KernelThreads() as threads:
         how = phase, of_phase, given, kind, threads, choose_backend(device)
         found = result_of(find_transport(*how, periodic=periodic))
@@ -155,8 +155,13 @@ def _phases_of(labels: Array, conductivities: Mapping[int, float]) -> tuple[UInt
     return phase, [0.0, *values]
 
 
-def check_memory(phase: UInt8s, conductivity: Sequence[float], volume: Volume, kind: str) -> float:
-    """Return the bytes that transport needs; raise MemoryLimitError if they are not free."""
+def check(phase: UInt8s, conductivity: Sequence[float], volume: Volume, kind: str) -> float:
+    """Return the bytes that transport needs.
+
+    Raises MemoryLimitError if they are not free, and InputError for flow in an image.
+    """
+    if volume.n_spatial == 2 and "flow" in KINDS[kind]:
+        raise InputError(f"Flow is solved in 3D, and {volume.name} is an image. Choose diffusion.")
     voxels = np.bincount(phase.reshape(-1), minlength=len(conductivity))
     conducting = int(voxels[np.asarray(conductivity) > 0].sum())
     of_maps = 4 * volume.n_spatial * len(KINDS[kind])
@@ -187,10 +192,7 @@ def find_transport(
 
     `phase`, `conductivity`: as for `hushpore.pores.transport.diffusion.solve_diffusion`. `kind`: a
     key of `KINDS`. `volume`: for its axes and spacing. `backend`: whose GPU solves diffusion.
-    Raises InputError for flow in an image.
     """
-    if volume.n_spatial == 2 and "flow" in KINDS[kind]:
-        raise InputError(f"Flow is solved in 3D, and {volume.name} is an image (kind='diffusion').")
     spacing = (1.0,) * (3 - volume.n_spatial) + tuple(map(float, volume.spacing))
     of_phase = np.asarray(conductivity, np.float64)
     voxels = np.bincount(phase.reshape(-1), minlength=of_phase.size)
@@ -255,35 +257,27 @@ def transport_of_job(
     `settings`: with ``transport`` and ``periodic_sides``. `is_all_sample`: whether no voxel is
     outside the sample.
     """
-    kind = settings.transport
-    if kind == "none":
+    if settings.transport == "none":
         return None
-    problem, found = "", None
-    if not is_all_sample:
-        problem = (
-            "Transport was not solved: it runs from face to face of a volume that is all sample, "
-            "and here air around the sample was excluded. Crop the scan to the sample."
-        )
-    elif volume.n_spatial == 2 and "flow" in KINDS[kind]:
-        problem = "Flow was not solved, because this is an image; it is solved in 3D."
-    if not problem:
-        try:
-            needed = check_memory(phase, conductivity, volume, kind)
-            text = f"Transport is solved in {needed / 1e9:.2g} GB of memory."
-            notes.append(Note(text))
-            yield notes[-1]
-            how = phase, conductivity, volume, kind, threads, backend
-            solving = find_transport(*how, periodic=settings.periodic_sides)
-            found = yield from stages.run("transport", solving, until)
-        except (MemoryLimitError, NotSolvedError) as error:
-            problem = f"Transport was not solved. {error}"
-    if found is not None:
+    found, problem, how = None, "", (phase, conductivity, volume, settings.transport)
+    try:
+        if not is_all_sample:
+            raise InputError(
+                "It runs from face to face of a volume that is all sample, and here air around the "
+                "sample was excluded. Crop the scan to the sample."
+            )
+        notes.append(Note(f"Transport is solved in {check(*how) / 1e9:.2g} GB of memory."))
+        yield notes[-1]
+        solving = find_transport(*how, threads, backend, periodic=settings.periodic_sides)
+        found = yield from stages.run("transport", solving, until)
         closed = sorted({name[-1] for name, value in found.totals.items() if value is None})[::-1]
         if closed:
             problem = (
                 f"There is no transport along {', '.join(closed)}: nothing that conducts is "
                 "connected from face to face there."
             )
+    except (InputError, MemoryLimitError, NotSolvedError) as error:
+        problem = f"Transport was not solved. {error}"
     if problem:
         notes.append(Note(problem, True, "result"))
         yield notes[-1]

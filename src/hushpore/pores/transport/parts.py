@@ -16,7 +16,7 @@ from hushpore.pores.parallel import kernel
 if TYPE_CHECKING:
     from scipy import sparse
 
-    from hushpore.base.arrays import Float64s, Int32s, Int64s, Mask, UInt8s
+    from hushpore.base.arrays import Float32s, Float64s, Int32s, Int64s, Mask, UInt8s
     from hushpore.pores.parallel import KernelThreads
 
 #: Edge of a block in voxels. With 8 the parts of a block that reach its surface, at most 148, are
@@ -28,6 +28,9 @@ _DIRECT = 10_000
 
 #: On more: residual that conjugate gradients reach, most steps, and damping of Jacobi's iteration.
 _TOLERANCE, _STEPS, _DAMPING = 0.1, 50, 0.6
+
+#: Values that are summed at once.
+_CHUNK = 2**15
 
 
 class Parts(NamedTuple):
@@ -75,10 +78,10 @@ class Parts(NamedTuple):
         """
         from scipy import sparse
 
-        graph = sparse.csr_array((self.used, self.used))
+        graph, all_of = sparse.csr_array((self.used, self.used)), (slice(None),) * 3
         for axis, of_axis in enumerate(weights):
             for low, high in _pairs_of_planes(self.local.shape[axis], periodic and axis > 0):
-                a, b = (_planes(axis, each) for each in (low, high))
+                a, b = ((*all_of[:axis], each, *all_of[axis + 1 :]) for each in (low, high))
                 own, other = self.at(a), self.at(b)
                 both = (own >= 0) & (other >= 0)
                 links = of_axis[phase[a][both], phase[b][both]], (own[both], other[both])
@@ -122,13 +125,21 @@ class Coarse:
 
     def solve(self, sources: Float64s) -> Float64s:
         """Return the potential of each part for sources in each, (parts,)."""
-        from scipy.sparse.linalg import LinearOperator, cg
-
         if self._coarser is None:
-            found: Float64s = self._eliminate(sources)
-        else:
-            guess = LinearOperator((self.size,) * 2, self._cycle)
-            found, _ = cg(self._matrix, sources, rtol=_TOLERANCE, maxiter=50, M=guess)
+            return self._cycle(sources)
+        # not SciPy's, whose sums wait for the threads of BLAS
+        left, found, way, slope = sources.copy(), np.zeros_like(sources), 0 * sources, 1.0
+        enough = _TOLERANCE**2 * (sources * sources).sum()
+        for _ in range(_STEPS):
+            if (left * left).sum() <= enough:
+                break
+            guess = self._cycle(left)
+            before, slope = slope, float((left * guess).sum())
+            way = guess + slope / before * way
+            ahead = self._matrix @ way
+            step = slope / float((way * ahead).sum())
+            found += step * way
+            left -= step * ahead
         return found
 
     def _cycle(self, sources: Float64s) -> Float64s:
@@ -143,11 +154,6 @@ class Coarse:
         for _ in range(2):
             potential += self._damped * (sources - self._matrix @ potential)
         return potential
-
-
-def _planes(axis: int, which: slice) -> tuple[slice, ...]:
-    """Return the index of some planes across an axis."""
-    return tuple(which if each == axis else slice(None) for each in range(3))
 
 
 def _pairs_of_planes(size: int, periodic: bool) -> list[tuple[slice, slice]]:
@@ -190,46 +196,54 @@ def _find_parts(inside: Mask, local: UInt8s, counts: Int32s, first: int, last: i
 
     Parts that do not reach the surface of their block are isolated and get 0.
     """
-    depth, height, width = inside.shape
+    _, rows, columns = counts.shape
     stack = np.empty((EDGE**3, 3), np.int32)
     near = np.array([[1, 0, 0], [-1, 0, 0], [0, 1, 0], [0, -1, 0], [0, 0, 1], [0, 0, -1]])
-    for block_z in range(first, last):
-        low_z, high_z = block_z * EDGE, min(block_z * EDGE + EDGE, depth)
-        for block_y in range(counts.shape[1]):
-            low_y, high_y = block_y * EDGE, min(block_y * EDGE + EDGE, height)
-            for block_x in range(counts.shape[2]):
-                low_x, high_x = block_x * EDGE, min(block_x * EDGE + EDGE, width)
-                count = 0
-                for z in range(low_z, high_z):
-                    for y in range(low_y, high_y):
-                        for x in range(low_x, high_x):
-                            on_surface = (
-                                z == low_z or z == high_z - 1 or y == low_y
-                                or y == high_y - 1 or x == low_x or x == high_x - 1
-                            )  # fmt: skip
-                            if not (on_surface and inside[z, y, x]) or local[z, y, x]:
+    low, high = np.empty(3, np.int64), np.empty(3, np.int64)
+    for block in range(first * rows * columns, last * rows * columns):
+        low[0], low[1] = block // columns // rows * EDGE, block // columns % rows * EDGE
+        low[2] = block % columns * EDGE
+        for c in range(3):
+            high[c] = min(low[c] + EDGE, inside.shape[c])
+        count = 0
+        for z in range(low[0], high[0]):
+            for y in range(low[1], high[1]):
+                for x in range(low[2], high[2]):
+                    is_surface = z in (low[0], high[0] - 1) or y in (low[1], high[1] - 1)
+                    is_surface |= x in (low[2], high[2] - 1)
+                    if not (is_surface and inside[z, y, x]) or local[z, y, x]:
+                        continue
+                    count += 1
+                    local[z, y, x] = count
+                    stack[0] = z, y, x
+                    size = 1
+                    while size:
+                        size -= 1
+                        at_z, at_y, at_x = stack[size]
+                        for step in near:
+                            to_z, to_y, to_x = at_z + step[0], at_y + step[1], at_x + step[2]
+                            is_in = low[0] <= to_z < high[0] and low[1] <= to_y < high[1]
+                            if not (is_in and low[2] <= to_x < high[2]):
                                 continue
-                            count += 1
-                            local[z, y, x] = count
-                            stack[0] = z, y, x
-                            size = 1
-                            while size:
-                                size -= 1
-                                at_z, at_y, at_x = stack[size]
-                                for step in near:
-                                    to_z, to_y, to_x = (
-                                        at_z + step[0],
-                                        at_y + step[1],
-                                        at_x + step[2],
-                                    )
-                                    if (
-                                        low_z <= to_z < high_z
-                                        and low_y <= to_y < high_y
-                                        and low_x <= to_x < high_x
-                                        and inside[to_z, to_y, to_x]
-                                        and not local[to_z, to_y, to_x]
-                                    ):
-                                        local[to_z, to_y, to_x] = count
-                                        stack[size] = to_z, to_y, to_x
-                                        size += 1
-                counts[block_z, block_y, block_x] = count
+                            if inside[to_z, to_y, to_x] and not local[to_z, to_y, to_x]:
+                                local[to_z, to_y, to_x] = count
+                                stack[size] = to_z, to_y, to_x
+                                size += 1
+        counts[low[0] // EDGE, low[1] // EDGE, low[2] // EDGE] = count
+
+
+def dot(a: Float32s, b: Float32s, threads: KernelThreads) -> float:
+    """Return a product of arrays, summed in float64; the same for any number of threads."""
+    sums = np.empty(-(-a.size // _CHUNK))
+    threads.over(sums.size, _dot, a.reshape(-1), b.reshape(-1), sums)
+    return float(sums.sum())
+
+
+@kernel
+def _dot(a: Float32s, b: Float32s, sums: Float64s, first: int, last: int) -> None:
+    """Write the products of some chunks of two vectors."""
+    for chunk in range(first, last):
+        total = 0.0
+        for i in range(chunk * _CHUNK, min(chunk * _CHUNK + _CHUNK, a.size)):
+            total += np.float64(a[i]) * np.float64(b[i])
+        sums[chunk] = total

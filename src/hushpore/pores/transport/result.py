@@ -80,21 +80,14 @@ class Transport:
         """Profiles as a table: ``transport``, ``axis``, ``slice``, ``position``, ``level``."""
         import pandas as pd
 
-        columns: dict[str, list[Any]] = {
-            name: [] for name in ("transport", "axis", "slice", "position", "level")
-        }
-        for name, levels in self.profiles.items():
+        found = [pd.DataFrame(columns=["transport", "axis", "slice", "position", "level"])]
+        for name, level in self.profiles.items():
             kind, _, axis = name.partition("_")
-            place = self.volume.axes.index(axis)
-            positions = self.volume.origin[place] + self.volume.spacing[place] * np.arange(
-                levels.size
-            )
-            columns["transport"] += [kind] * levels.size
-            columns["axis"] += [axis] * levels.size
-            columns["slice"] += range(levels.size)
-            columns["position"] += positions.tolist()
-            columns["level"] += levels.tolist()
-        return pd.DataFrame(columns)
+            place, number = self.volume.axes.index(axis), np.arange(level.size)
+            position = self.volume.origin[place] + self.volume.spacing[place] * number
+            rows = {"slice": number, "position": position, "level": level}
+            found.append(pd.DataFrame({"transport": kind, "axis": axis, **rows}))
+        return pd.concat(found[1:] or found, ignore_index=True)
 
     @property
     def map_volumes(self) -> dict[str, Volume]:

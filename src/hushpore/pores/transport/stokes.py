@@ -37,7 +37,7 @@ import numpy as np
 
 from hushpore.pores.flow import NotSolvedError
 from hushpore.pores.parallel import inlined, kernel
-from hushpore.pores.transport.parts import Coarse, spanning_parts
+from hushpore.pores.transport.parts import Coarse, dot, spanning_parts
 from hushpore.pores.transport.result import Solution
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ _STAIRS = -0.08
 #: Width of a row of faces without an end, where the void is periodic.
 _OPEN = 2**15
 
-#: Voxels that a sum is taken over at once, so that it is the same for any number of threads.
+#: Fewest voxels for a thread.
 _CHUNK = 8192
 
 
@@ -260,18 +260,12 @@ def _minres(grid: Grid, threads: KernelThreads) -> Pass[tuple[Float32s, float, i
     """
     inverse = _Preconditioner(grid)
     shape = grid.inverse.shape
-    chunks = -(-shape[0] // _CHUNK)
-    sums = np.empty(chunks)
 
     def over(function: Callable[..., Any], *arguments: Any) -> None:
         threads.over(grid.count, function, *arguments, smallest=_CHUNK)
 
     def combine(out: Float32s, own: float, a: Float32s, x: float, b: Float32s, y: float) -> None:
         over(_combine, out, np.float32(own), a, np.float32(x), b, np.float32(y))
-
-    def dot(a: Float32s, b: Float32s) -> float:
-        threads.over(chunks, _dot, a, b, sums)
-        return float(sums.sum())
 
     def multiply(out: Float32s, x: Float32s) -> None:
         over(_multiply, out, x, grid.inverse, grid.near, grid.weights, grid.slopes)
@@ -282,7 +276,7 @@ def _minres(grid: Grid, threads: KernelThreads) -> Pass[tuple[Float32s, float, i
         np.zeros(shape, np.float32) for _ in range(7)
     )
     lanczos, work = inverse.apply(lanczos, work, last, threads)
-    first_norm = norm = left = math.sqrt(dot(last, lanczos))
+    first_norm = norm = left = math.sqrt(dot(last, lanczos, threads))
     old_norm = 1.0
     cosine, sine, lower, upper = -1.0, 0.0, 0.0, 0.0
     change, mean = math.inf, 0.0
@@ -290,11 +284,11 @@ def _minres(grid: Grid, threads: KernelThreads) -> Pass[tuple[Float32s, float, i
         # the next vector of Lanczos' recurrence, over the one before the last
         multiply(work, lanczos)
         combine(residual, -norm / old_norm, work, 1 / norm, last, 0)
-        diagonal = dot(lanczos, residual) / norm
+        diagonal = dot(lanczos, residual, threads) / norm
         combine(residual, 1, last, -diagonal / norm, work, 0)
         last, residual = residual, last
         spare, work = inverse.apply(spare, work, last, threads)
-        old_norm, norm = norm, math.sqrt(max(dot(last, spare), 0.0))
+        old_norm, norm = norm, math.sqrt(max(dot(last, spare, threads), 0.0))
         # rotate it into a triangle
         upper_old, across = upper, cosine * lower + sine * diagonal
         pivot = sine * lower - cosine * diagonal
@@ -309,7 +303,7 @@ def _minres(grid: Grid, threads: KernelThreads) -> Pass[tuple[Float32s, float, i
         if iteration % _EVERY == 0:
             flow = float(solution[: grid.inlet, 0].sum(dtype=np.float64))
             multiply(work, solution)
-            second = 2 * flow - dot(solution, work) / float(grid.slopes[0])
+            second = 2 * flow - dot(solution, work, threads) / float(grid.slopes[0])
             old, mean = mean, second / grid.area
             change = max(abs(mean - old), abs(flow - second) / grid.area) / abs(mean)
             if mean > 0 and change < _CHANGE:
@@ -386,17 +380,6 @@ def _combine(
     for i in range(first, last):
         for c in range(4):
             out[i, c] = own * out[i, c] + x * a[i, c] + y * b[i, c]
-
-
-@kernel
-def _dot(a: Float32s, b: Float32s, sums: Float64s, first: int, last: int) -> None:
-    """Write the scalar products of some chunks of two vectors."""
-    for chunk in range(first, last):
-        total = 0.0
-        for i in range(chunk * _CHUNK, min(chunk * _CHUNK + _CHUNK, len(a))):
-            for c in range(4):
-                total += a[i, c] * b[i, c]
-        sums[chunk] = total
 
 
 @kernel
