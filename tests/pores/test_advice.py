@@ -52,6 +52,10 @@ def test_few_pores_are_found_beside_the_noise_of_the_solid(few_pores: np.ndarray
     assert np.count_nonzero(left_out & few_pores) == 0
     (first,) = (each for each in result.remarks if "would divide the noise" in each.message)
     assert first.remedy == Remedy("Use Otsu's threshold", {"threshold": "otsu"})
+    groups = result.provenance["result"]["threshold_groups"]
+    otsu = hushpore.segment_pores(values, threshold="otsu", minimum_voxels=1).porosity
+    assert groups["otsu_void"] == pytest.approx(otsu, abs=1e-9)
+    assert f"Otsu's threshold would give {100 * otsu:.1f} % void, this one" in first.message
 
 
 def test_two_groups_are_stated_with_the_range_of_the_porosity() -> None:

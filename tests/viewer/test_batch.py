@@ -124,17 +124,20 @@ def test_the_numbers_of_results_stand_in_columns_and_sort_as_numbers(widget, tmp
             "unit": ["um", "mm", None, "um"],
         }
     )
+    table["limits"] = ["passed", "failed", None, "not decided"]
     tree = widget.scans.native
     tree.show_figures(scan_figures(table))
-    titles = [tree.headerItem().text(number) for number in range(6)]
-    assert titles == ["Scan", "State", "Result", "Porosity (%)", "Pores", "D50 (µm)"]
+    titles = [tree.headerItem().text(number) for number in range(7)]
+    assert titles == ["Scan", "State", "Result", "Porosity (%)", "Pores", "D50 (µm)", "Limits"]
+    assert column(widget, 6) == ["passed", "failed", "", "not decided"]
     assert column(widget, 3) == ["9", "10", "", "50"]
     assert column(widget, 4) == ["9", "1,000", "", "100"]
     assert column(widget, 5) == ["5", "40", "", "6"]
-    assert tree.header().visualIndex(2) == 5
+    assert tree.header().visualIndex(2) == 6
     for number, expected in {
         4: ["failed", "nine", "hundred", "ten"],
         5: ["failed", "nine", "hundred", "ten"],
+        6: ["failed", "ten", "hundred", "nine"],
         3: ["failed", "nine", "ten", "hundred"],
     }.items():
         tree.header().sectionClicked.emit(number)

@@ -253,6 +253,9 @@ def _loose_share(volume: Volume, threshold: float, bright: bool) -> float:
 #: Part of the pore volume that noise may place on the wrong side without a warning.
 _UNCERTAIN = 0.08
 
+#: Difference of the void by Otsu's threshold, as a share of it, from which both are stated.
+_DISAGREE = 0.08
+
 #: Porosity and air above which pores and solid may be swapped.
 _ALMOST_ALL = 0.95
 
@@ -294,7 +297,7 @@ def remarks_on_threshold(result: Mapping[str, Any], settings: PoreSettings) -> I
         text = (
             f"The grey values form only one group of voxels, around {solid} (noise SD "
             f"{readable_grey(groups.noise)}), so Otsu's threshold would divide its noise. The "
-            f"threshold {value}, beyond the noise, was used instead."
+            f"threshold {value}, beyond the noise, was used instead.{_by_otsu(groups)}"
         )
         if groups.grains:
             text += (
@@ -323,7 +326,7 @@ def remarks_on_threshold(result: Mapping[str, Any], settings: PoreSettings) -> I
         text = (
             f"Otsu's threshold would divide the noise of the larger group of grey values, so the "
             f"threshold {value}, between pores ({pore}) and solid ({solid}), was used instead."
-            f"{_dependence(result)}"
+            f"{_by_otsu(groups)}{_dependence(result)}"
         )
         yield Note(text, subject="result", remedy=_USE_OTSU)
     elif settings.threshold == "auto":
@@ -332,6 +335,19 @@ def remarks_on_threshold(result: Mapping[str, Any], settings: PoreSettings) -> I
             f"values.{_dependence(result)}"
         )
         yield Note(text, subject="result", remedy=swap if result["porosity"] > 0.5 else None)
+
+
+def _by_otsu(groups: Groups | None) -> str:
+    """Return the void by Otsu's threshold too, as a further sentence where it differs much."""
+    if groups is None or groups.void is None or groups.otsu_void is None:
+        return ""
+    own, otsu = groups.void, groups.otsu_void
+    if groups.method == "otsu" or abs(own - otsu) <= _DISAGREE * min(own, otsu):
+        return ""
+    return (
+        f" Otsu's threshold would give {percent_digits(otsu)} % void, this one "
+        f"{percent_digits(own)} %."
+    )
 
 
 def _dependence(result: Mapping[str, Any]) -> str:
@@ -391,12 +407,13 @@ def _on_noise(result: Mapping[str, Any], groups: Groups | None) -> Iterator[Note
         text = (
             f"The noise SD is {readable_percent(share)} of the contrast between pores and solid: "
             f"most small pores will be noise{f', and {volume}' if is_wrong else ''}."
+            f"{_by_otsu(groups)}"
         )
         yield Note(text, True, "result", _DENOISE)
     elif is_wrong:
         text = (
             f"The grey values of pores and solid overlap: {volume}. Check the threshold against "
-            "the histogram."
+            f"the histogram.{_by_otsu(groups)}"
         )
         yield Note(text, True, "result")
 

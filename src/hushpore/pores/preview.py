@@ -30,7 +30,7 @@ from hushpore.pores.slabs import Scratch, Slabs
 from hushpore.pores.void.components import AIR, find_filled_in, find_runs, outside_of_slices
 from hushpore.pores.void.threshold import GreyValues, make_histogram, make_void, survey
 from hushpore.pores.work import Work, beyond_mask, local_threshold, spacing_of
-from hushpore.scan.exterior import Exterior, find_exterior, make_thumbnail
+from hushpore.scan.exterior import Exterior, are_of_mask, find_exterior, make_thumbnail
 from hushpore.scan.histogram import AUTO, Histogram, automatic, examine, find_any_threshold
 from hushpore.scan.sample import kind_of_values
 
@@ -128,7 +128,7 @@ class GreySurvey:
         """Return settings with the phase of the pores as the job decides it."""
         if settings.pores_are != "auto":
             return settings
-        is_mask = self.has_two_values and self.range.low == 0
+        is_mask = self.has_two_values and are_of_mask(self.range.low, self.range.high)
         phase = "bright" if is_mask else "dark"
         return dataclasses.replace(settings, pores_are=phase)
 

@@ -42,7 +42,7 @@ from hushpore.pores.flow import Network, NotSolvedError, formation_factor, perme
 from hushpore.pores.forms.tables import has_drainage
 from hushpore.pores.numbering import number_basins
 from hushpore.pores.tables.measures import pore_columns, throat_columns
-from hushpore.pores.tables.totals import INTERVALS
+from hushpore.pores.tables.totals import INTERVALS, LARGEST
 from hushpore.pores.threshold_band import Band, is_cut_off, shares_of_void, threshold_band
 from hushpore.pores.void.components import AIR
 from hushpore.pores.void.threshold import GreyValues
@@ -283,11 +283,12 @@ class Merged(NamedTuple):
     numbering: Numbering
     sample: int  # voxels of the sample
 
-    def figures(self, volume: Volume) -> tuple[float, int, float | None]:
-        """Return the figures that have intervals: as `INTERVALS` are in the record."""
+    def figures(self, volume: Volume) -> tuple[float | None, ...]:
+        """Return the figures that have intervals: as `INTERVALS` in the record, and `LARGEST`."""
         sizes = self.diameters(volume)
         voxels = int(self.graph.voxels[self.numbering.label_of > 0].sum())
-        return voxels / self.sample, sizes.size, float(np.median(sizes)) if sizes.size else None
+        of_sizes = (float(np.median(sizes)), float(sizes.max())) if sizes.size else (None, None)
+        return voxels / self.sample, sizes.size, *of_sizes
 
     def diameters(self, volume: Volume) -> Float64s:
         """Return the equivalent diameter of each pore."""
@@ -308,7 +309,8 @@ class Merged(NamedTuple):
 class Certainty(NamedTuple):
     """How sure the figures of a segmentation are."""
 
-    intervals: dict[str, Interval]  # by `INTERVALS` and `FLOW` of `hushpore.pores.tables.totals`
+    # by `INTERVALS` and `FLOW` of `hushpore.pores.tables.totals`, and `LARGEST`
+    intervals: dict[str, Interval]
     band: Band | None  # plausible thresholds; None without a single threshold
     curve: dict[str, Float64s]  # see `hushpore.pores.uncertainty.curve`
     settled: float | None  # edge from which on a part is representative; None where it never is
@@ -325,7 +327,8 @@ class Certainty(NamedTuple):
             **self.flow,
         }
         for name, each in self.intervals.items():
-            totals |= {f"{name}_low": each.low, f"{name}_high": each.high}
+            if name != LARGEST:
+                totals |= {f"{name}_low": each.low, f"{name}_high": each.high}
         if self.band is not None:
             totals |= {"threshold_low": self.band.low, "threshold_high": self.band.high}
         totals["interval_parts"] = {name: each.parts for name, each in self.intervals.items()}
@@ -371,14 +374,14 @@ def find_certainty(
     settled = settled_at(found, float(min(np.array(volume.shape) * volume.spacing)))
     sampled = int(np.count_nonzero(inside))
     porosity = float(np.count_nonzero(void)) / sampled
-    figures = porosity, diameter.size, float(np.median(diameter))
-    others: list[dict[str, list[float]]] = [{}, {}, {}]
+    figures = porosity, diameter.size, float(np.median(diameter)), float(diameter.max())
+    others: list[dict[str, list[float]]] = [{}, {}, {}, {}]
     networks: dict[str, list[Network]] = {}
     has_flow = _has_flow(settings, volume) and bool(inside.all())
     for other in _of_other_heights(merged, settings, volume):
-        sizes = other.diameters(volume)
-        others[1].setdefault("merge height", []).append(sizes.size)
-        others[2].setdefault("merge height", []).append(float(np.median(sizes)))
+        for values, figure in zip(others[1:], other.figures(volume)[1:], strict=True):
+            if figure is not None:
+                values.setdefault("merge height", []).append(figure)
         if has_flow:
             networks.setdefault("merge height", []).append(other.network(volume, settings))
     band, cut_off = None, False
@@ -400,7 +403,8 @@ def find_certainty(
                 networks.setdefault("threshold", []).append(found_there.network(volume, settings))
         others[0].setdefault("threshold", []).extend(_shares(looked_at, settings))
     # there is no more void than sample
-    each = zip(INTERVALS, figures, errors, others, (1.0, math.inf, math.inf), strict=True)
+    names, most = (*INTERVALS, LARGEST), (1.0, math.inf, math.inf, math.inf)
+    each = zip(names, figures, [*errors, math.nan], others, most, strict=True)
     intervals = {
         name: combined(figure, error, parts, rest, most) for name, figure, error, rest, most in each
     }

@@ -126,7 +126,8 @@ def scan_figures(summary: pd.DataFrame) -> pd.DataFrame:
     -------
     pandas.DataFrame
         One row per scan with a result, indexed by its name. Columns: porosity in %, number of pores
-        and median diameter (D50), or the share of each phase in %; the titles name the units.
+        and median diameter (D50), or the share of each phase in %; the titles name the units. With
+        acceptance limits also the verdict.
     """
     values = _figures(summary.assign(group=""))
     unit = readable_unit(_unit(summary))
@@ -135,7 +136,10 @@ def scan_figures(summary: pd.DataFrame) -> pd.DataFrame:
     for name, total in _told(summary).items():
         values[name] *= 100 if total is None or total.is_share else 1
     values.index = summary.loc[values.index, "name"]
-    return values[list(titles)].rename(columns=titles)
+    found = values[list(titles)].rename(columns=titles)
+    if "limits" in summary:
+        found["Limits"] = summary.set_index("name")["limits"]
+    return found
 
 
 def note_on_units(summary: pd.DataFrame) -> str:

@@ -90,8 +90,13 @@ class Thumbnail:
 
     @property
     def is_mask(self) -> bool:
-        """Whether there are only 0 and a higher value."""
-        return self.only_values is not None and self.only_values[0] == 0
+        """Whether there are only two values, and they are those of masks."""
+        return self.only_values is not None and are_of_mask(*self.only_values)
+
+
+def are_of_mask(low: float, high: float) -> bool:
+    """Return whether the only two values of an image are those of a mask, rather than of a scan."""
+    return low == 0 or (low, high) == (1, 2)
 
 
 def make_thumbnail(volume: Volume, slices: int = SLICES) -> Thumbnail:

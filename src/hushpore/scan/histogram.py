@@ -255,7 +255,7 @@ _NOISE = 0.05
 
 #: Share of the voxels by which a histogram differs from one Gaussian, from which it is not one; and
 #: share of the pores that noise hides at a threshold, from which the group beside is not clear.
-_BROAD, _UNCLEAR = 0.09, 0.15
+_BROAD, _UNCLEAR = 0.09, 0.05
 
 #: Part of the way from the main peak to the second group that a threshold goes at most.
 _WAY = 0.85
@@ -268,8 +268,8 @@ class Groups(NamedTuple):
     the voxels of solid (of pores) that noise places on the wrong side. `second`: whether there are
     two groups.
     `grains`: share of all voxels that are bright grains, which Otsu's threshold would separate.
-    `void`, `otsu_void`: share of void of two groups with blurred edges, if they are certain, and by
-    the threshold that was examined.
+    `void`, `otsu_void`: share of void of two groups with blurred edges, if they are certain, or by
+    a threshold beside the main peak; and by the threshold that was examined.
     """
 
     threshold: float
@@ -344,6 +344,10 @@ def _groups(counts: Float64s, centers: Float64s, otsu: float, may_change: bool) 
     model = fit_mixture(counts, centers)
     counts, centers = without_gaps(counts, centers, _COARSE)
     beside = _beside_main_peak(counts, centers, otsu, may_change)
+    own = float(counts[centers <= otsu].sum() / counts.sum())
+    if beside.method != "otsu":
+        void = float(counts[centers <= beside.threshold].sum() / counts.sum())
+        beside = beside._replace(void=void, otsu_void=own)
     if model is None or beside.grains:
         return beside
     pore = _Peak(model.pore, model.noise, model.void)
@@ -355,7 +359,6 @@ def _groups(counts: Float64s, centers: Float64s, otsu: float, may_change: bool) 
         if not (is_neither and is_unclear):
             return beside
         return _judged(otsu, "otsu", pore, solid)._replace(second=False)
-    own = float(counts[centers <= otsu].sum() / counts.sum())
     found, method = otsu, "otsu"
     if may_change and abs(own - model.void) > _ERROR * model.void:
         ends, up_to = spread_over_gaps(counts, centers)

@@ -157,10 +157,18 @@ class ScanList(QTreeWidget):
             name = item.text(NAME)
             values = figures.loc[name] if name in figures.index else [float("nan")] * len(figures.T)
             for column, value in enumerate(values, len(_TITLES)):
-                is_count = figures.columns[column - len(_TITLES)] == "Pores"
-                text = f"{value:,.0f}" if is_count else readable_number(value)
-                item.setText(column, "" if math.isnan(value) else text)
-                item.setData(column, Qt.ItemDataRole.UserRole, float(value))
+                key = value
+                if isinstance(value, str):
+                    # imported late: with the pore engine
+                    from hushpore.pores.forms.limits import VERDICTS
+
+                    text, key = value, VERDICTS.index(value)
+                elif figures.columns[column - len(_TITLES)] == "Pores":
+                    text = f"{value:,.0f}"
+                else:
+                    text = readable_number(value)
+                item.setText(column, "" if isinstance(key, float) and math.isnan(key) else text)
+                item.setData(column, Qt.ItemDataRole.UserRole, float(key))
                 item.setTextAlignment(column, Qt.AlignmentFlag.AlignRight)
         # the headline of a result is long
         header = self.header()

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 from click.testing import CliRunner
+from scipy import ndimage
 
 import hushpore
 from hushpore import InputError, Volume
@@ -50,6 +51,43 @@ def test_figures_of_known_balls_pass_and_fail_their_limits(scan: Volume, tmp_pat
         "failed",
         {"d_max": "passed", "N_V": "passed", "N(d>=1)": "passed", "a_min": "failed"},
     )
+
+
+@pytest.fixture
+def blurred(scan: Volume) -> Volume:
+    """The balls with a blur of a voxel, and noise."""
+    grey = ndimage.gaussian_filter(np.where(scan.data, 20_000.0, 30_000.0), 1.0)
+    grey += np.random.default_rng(0).normal(0, 800, grey.shape)
+    return Volume(grey.astype(np.uint16), spacing=0.05, unit="mm", name="blurred")
+
+
+def test_the_largest_pore_and_its_depth_have_the_interval_of_the_plausible_thresholds(
+    blurred: Volume, tmp_path: Path
+) -> None:
+    file = limits(tmp_path, "[d_max]\nmax = 0.71\n[V_max]\nmax = 0.3\n[a_max]\nmin = 0.204\n")
+    how: dict[str, Any] = {"exterior": "keep", "report_form": "casting"}
+    found = hushpore.segment_pores(blurred, limits=file, intervals=True, **how)
+    totals = found.provenance["result"]
+    ends = [
+        hushpore.segment_pores(blurred, threshold=totals[f"threshold_{end}"], **how).form("casting")
+        for end in ("low", "high")
+    ]
+    value, low, high = (
+        found.form("casting").set_index("symbol").loc["d_max", ["value", "low", "high"]]
+    )
+    smaller, larger = (form.set_index("symbol").loc["d_max", "value"] for form in ends)
+    # nine tenths of the range, and equal by any merge height
+    assert value - low == pytest.approx(0.9 * (value - smaller), rel=1e-6)
+    assert high - value == pytest.approx(0.9 * (larger - value), rel=1e-6)
+    assert low < 0.70 < high
+    volume = found.form("casting").set_index("symbol").loc["V_max"]
+    assert volume["low"] == pytest.approx(np.pi / 6 * low**3, rel=1e-6)
+    # the surface of a ball moves by half of what its diameter does
+    depth = found.form("casting").set_index("symbol").loc["a_max"]
+    assert depth["high"] - depth["value"] == pytest.approx((value - low) / 2, rel=0.2)
+    assert depth["value"] - depth["low"] == pytest.approx((high - value) / 2, rel=0.2)
+    verdict = {line["symbol"]: line["verdict"] for line in totals["acceptance"]["lines"]}
+    assert verdict == {"d_max": "not decided", "V_max": "passed", "a_max": "not decided"}
 
 
 def test_limits_of_foam_and_bread_are_judged(scan: Volume, tmp_path: Path) -> None:

@@ -230,6 +230,12 @@ def of_largest_pore(findings: Findings, column: str) -> float:
     return value
 
 
+def size_of_largest_pore(findings: Findings, column: str) -> float | Interval:
+    """Return the diameter or volume of the largest pore, with its interval."""
+    power = findings.volume.n_spatial if column == "volume" else 1
+    return findings.of_largest_size(of_largest_pore(findings, column), power)
+
+
 def extent_of_largest_pore(findings: Findings) -> float:
     """Return the diagonal of the bounding box of the largest pore."""
     row, spacing = _largest_pore(findings), findings.volume.spacing
@@ -241,15 +247,15 @@ def extent_of_largest_pore(findings: Findings) -> float:
     return float(np.sqrt(sum(squares)))
 
 
-def depth_of_largest_pore(findings: Findings) -> float:
+def depth_of_largest_pore(findings: Findings) -> float | Interval:
     """Return the depth of the largest pore below the surface of the sample."""
     depths = findings.depths()
-    return float(depths[_largest_pore(findings)])
+    return findings.of_surfaces(float(depths[_largest_pore(findings)]))
 
 
-def smallest_depth(findings: Findings) -> float:
+def smallest_depth(findings: Findings) -> float | Interval:
     """Return the smallest depth of a pore below the surface of the sample."""
-    return float(findings.depths().min())
+    return findings.of_surfaces(float(findings.depths().min()))
 
 
 def smallest_distance(findings: Findings) -> float:

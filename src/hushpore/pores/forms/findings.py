@@ -12,6 +12,7 @@ import numpy as np
 from hushpore.base.formatting import METRES
 from hushpore.pores.flow import Network, drainage_columns
 from hushpore.pores.forms.sample_map import SampleMap
+from hushpore.pores.tables.totals import LARGEST
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -119,6 +120,26 @@ class Findings:
         if any(end is None for end in ends):
             return value
         return Interval(value, *(float(end) for end in ends if end is not None))
+
+    def of_largest_size(self, value: float, power: int) -> float | Interval:
+        """Return a value with the interval of a power of the diameter of the largest pore."""
+        parts = self.totals.get("interval_parts", {}).get(LARGEST)
+        if not parts:
+            return value
+        below, above = (math.hypot(*(part[side] for part in parts.values())) for side in (0, 1))
+        return Interval(value, value * max(1 - below, 0.0) ** power, value * (1 + above) ** power)
+
+    def of_surfaces(self, depth: float) -> float | Interval:
+        """Return a depth with its interval: surfaces move with the threshold, on average by void.
+
+        With air around the sample, its surface moves as far as that of the pores.
+        """
+        moved = self.totals.get("interval_parts", {}).get("porosity", {}).get("threshold")
+        surface = self.totals.get("specific_surface")
+        if not moved or not surface:
+            return depth
+        way = self.totals["porosity"] / surface * (2 if self.totals.get("exterior_share") else 1)
+        return Interval(depth, max(depth - moved[1] * way, 0.0), depth + moved[0] * way)
 
     def require_all_void(self) -> None:
         """Raise NotMeasuredError unless surfaces and lengths are those of all the void."""

@@ -81,6 +81,9 @@ RELIABLE = 8
 #: Totals with an uncertainty interval, if requested.
 INTERVALS = ("porosity", "count", "median_diameter")
 
+#: Diameter of the largest pore among the parts of the intervals, of which the record has no total.
+LARGEST = "largest_diameter"
+
 #: Totals of flow by axis, with an interval from the segmentation alone, if requested.
 FLOW = tuple(
     f"{figure}_{axis}"
