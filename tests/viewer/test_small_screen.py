@@ -8,7 +8,7 @@ from qtpy.QtWidgets import QDockWidget, QMainWindow, QScrollArea, QTabBar, QWidg
 
 from hushpore.base.events import Note
 from hushpore.viewer import docks
-from hushpore.viewer.docks import DOCKS, IMAGE_SHARE
+from hushpore.viewer.docks import DOCKS, IMAGE_SHARE, WIDE
 from hushpore.viewer.layers.conversion import METADATA_KEY
 from hushpore.viewer.results.pore_layer import pore_layer
 
@@ -91,13 +91,17 @@ def test_a_wider_window_leaves_the_rest_to_the_dock_and_a_narrow_one_shrinks_it(
     window.main.resize(1600, 900)
     qtbot.wait(100)
     side = window.docks["Denoise"]
+    assert side.width() == WIDE
+    # a width of the user's stays
     window.main.resizeDocks([side], [380], Qt.Orientation.Horizontal)
+    qtbot.wait(100)
+    window.main.resize(1620, 900)
     qtbot.wait(100)
     assert side.width() == 380
     window.main.resize(1400, 800)
     qtbot.wait(100)
     assert window.main.centralWidget().width() >= IMAGE_SHARE * 1400
-    assert side.width() < 380
+    assert side.width() < WIDE
 
 
 def test_the_first_screen_of_pores_needs_no_scroll(pores):

@@ -57,8 +57,14 @@ OF_JOB = {
     "patches": "Patches",
 }
 
-#: Smallest share of the window's width for the image, and smallest width of a dock, in pixels.
-IMAGE_SHARE, NARROW = 0.55, 266
+#: Smallest share of the window's width for the image.
+IMAGE_SHARE = 0.55
+
+#: Widths of a dock in pixels: the smallest, and that where there is room.
+NARROW, WIDE = 266, 354
+
+#: Property of a window: the last width that was given to a dock.
+_GIVEN = "hushpore width"
 
 _OLD = (
     "hushpore needs napari 0.9 or newer; this is {}. Update it with: pip install -U "
@@ -205,8 +211,9 @@ def dock_of(widget: QWidget | None) -> QDockWidget | None:
 class SharesSide(QObject):
     """Makes a dock of one widget a tab beside other docks of hushpore when it is first shown.
 
-    napari's menu opens each widget below the previous one, where two hardly have space. The dock
-    leaves `IMAGE_SHARE` of the window's width to the image, as far as its contents allow.
+    napari's menu opens each widget below the previous one, where two hardly have space. The dock is
+    `WIDE` where `IMAGE_SHARE` of the window's width remains for the image, otherwise narrower; a
+    width that the user chose stays unless the image has too little.
 
     `tab`: title of the tab; empty for the name of napari's dock, which includes that of the plugin
     and is too long for several tabs side by side. The dock keeps its own name.
@@ -223,7 +230,7 @@ class SharesSide(QObject):
     def eventFilter(self, watched: Any, event: Any) -> bool:  # noqa: N802 - Qt's name
         """Wait until the widget is shown and its dock is placed; later follow its window."""
         if event.type() == QEvent.Type.Resize and watched is not self._widget:
-            QTimer.singleShot(0, self._leave_room)
+            QTimer.singleShot(0, self._share_width)
         if event.type() == QEvent.Type.Show and watched is self._widget:
             watched.removeEventFilter(self)
             # creation and drawing take 50 ms each: split over two turns of the event loop
@@ -258,19 +265,23 @@ class SharesSide(QObject):
                     dock.raise_()
                 break
         _scroll_tabs(window)
-        self._leave_room()
+        self._share_width()
 
-    def _leave_room(self) -> None:
-        """Narrow the dock if the image has too little of the window's width."""
+    def _share_width(self) -> None:
+        """Divide the width of the window between the image and the dock, if it is in front."""
         dock: Any = self._dock
         window = dock.parent()
         image = window.centralWidget() if isinstance(window, QMainWindow) else None
-        if image is None or dock.isFloating() or not dock.isVisible():
-            return
-        lacking = ceil(IMAGE_SHARE * window.width()) - image.width()
         sides = Qt.DockWidgetArea.LeftDockWidgetArea | Qt.DockWidgetArea.RightDockWidgetArea
-        if lacking > 0 and window.dockWidgetArea(dock) & sides:
-            window.resizeDocks([dock], [dock.width() - lacking], Qt.Orientation.Horizontal)
+        if image is None or dock.visibleRegion().isEmpty() or dock.isFloating():
+            return
+        spare = image.width() - ceil(IMAGE_SHARE * window.width())
+        given = window.property(_GIVEN)
+        is_ours = given is None or abs(given - dock.width()) <= 1
+        if window.dockWidgetArea(dock) & sides and (spare < 0 or is_ours):
+            width = min(max(dock.width() + spare, NARROW), WIDE)
+            window.setProperty(_GIVEN, width)
+            window.resizeDocks([dock], [width], Qt.Orientation.Horizontal)
 
 
 def _scroll_tabs(window: QMainWindow) -> None:

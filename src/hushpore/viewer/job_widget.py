@@ -421,6 +421,8 @@ class JobWidget(JobHooks):
         self._upper = ScrolledColumn(
             plain_label(job.purpose), choice, self._facts, self._voxel_size, self.form.native,
         )  # fmt: skip
+        # the first screen needs no scroll at 1366 x 768
+        self._upper.column.setSpacing(4)
         for part in (rule(), self.presets, self.device.native, self.run_on.native):
             self.form.more.add(part)
         self._lower = ScrolledColumn(self._progress, said.result, said.remarks, said.timing)

@@ -45,7 +45,7 @@ THRESHOLD, STRICT = "threshold", "hysteresis"
 WEAK_COLOUR, VOID_COLOUR = SCREEN[:2]
 
 #: Height of the widget in pixels.
-HEIGHT = 100
+HEIGHT = 96
 
 #: Pixels around the bars.
 MARGIN = 8.0

@@ -14,7 +14,7 @@ from superqt.utils import signals_blocked
 
 from hushpore.base.errors import HushporeError, InputError
 from hushpore.base.events import Progress, mapped
-from hushpore.base.formatting import percent_digits, readable_grey, readable_percent
+from hushpore.base.formatting import percent_digits, readable_percent
 from hushpore.viewer.forms.layout import RichLabel, fill, link
 from hushpore.viewer.running.task import capture
 from hushpore.viewer.running.worker import LatestOnlyWorker, calling
@@ -140,9 +140,8 @@ class SampleSearch(QObject):
             histogram = (self.sample or greys.of(settings)).histogram
             bright = settings.pores_are == "bright"
             self._range = ends, sorted(histogram.share_beyond(end, bright) for end in ends)
-        low, high = (readable_grey(end) for end in ends)
         least, most = (percent_digits(share) for share in self._range[1])
-        return f"Plausible: {low} to {high}, void {least} to {most} %."
+        return f"Plausible: void {least} to {most} %."
 
     def _start(self) -> None:
         if self._wanted is None:
