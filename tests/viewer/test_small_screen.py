@@ -95,7 +95,7 @@ def test_a_wider_window_leaves_the_rest_to_the_dock_and_a_narrow_one_shrinks_it(
     # a width of the user's stays
     window.main.resizeDocks([side], [380], Qt.Orientation.Horizontal)
     qtbot.wait(100)
-    window.main.resize(1620, 900)
+    window.main.resize(1640, 900)
     qtbot.wait(100)
     assert side.width() == 380
     window.main.resize(1400, 800)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from math import ceil
 from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -57,8 +58,8 @@ OF_JOB = {
     "patches": "Patches",
 }
 
-#: Smallest share of the window's width for the image.
-IMAGE_SHARE = 0.55
+#: Smallest share of the window's width for the image, and pixels beside the image.
+IMAGE_SHARE, _BESIDE = 0.55, 8
 
 #: Widths of a dock in pixels: the smallest, and that where there is room.
 NARROW, WIDE = 266, 354
@@ -230,7 +231,8 @@ class SharesSide(QObject):
     def eventFilter(self, watched: Any, event: Any) -> bool:  # noqa: N802 - Qt's name
         """Wait until the widget is shown and its dock is placed; later follow its window."""
         if event.type() == QEvent.Type.Resize and watched is not self._widget:
-            QTimer.singleShot(0, self._share_width)
+            is_window = isinstance(watched, QMainWindow)
+            QTimer.singleShot(0, partial(self._share_width, is_window))
         if event.type() == QEvent.Type.Show and watched is self._widget:
             watched.removeEventFilter(self)
             # creation and drawing take 50 ms each: split over two turns of the event loop
@@ -254,7 +256,9 @@ class SharesSide(QObject):
         window = dock.parent()
         if not isinstance(window, QMainWindow):
             return
-        window.installEventFilter(self)
+        # napari's controls of layers, too, take width from the image
+        for watched in filter(None, (window, window.centralWidget())):
+            watched.installEventFilter(self)
         area = window.dockWidgetArea(dock)
         for other in window.findChildren(QDockWidget):
             is_docked = other is not dock and other.isVisible() and not other.isFloating()
@@ -267,19 +271,23 @@ class SharesSide(QObject):
         _scroll_tabs(window)
         self._share_width()
 
-    def _share_width(self) -> None:
-        """Divide the width of the window between the image and the dock, if it is in front."""
+    def _share_width(self, of_window: bool = True) -> None:
+        """Divide the width of the window between the image and the dock, if it is in front.
+
+        `of_window`: whether a width that the user chose is narrowed, too, if the image has too
+        little.
+        """
         dock: Any = self._dock
         window = dock.parent()
         image = window.centralWidget() if isinstance(window, QMainWindow) else None
         sides = Qt.DockWidgetArea.LeftDockWidgetArea | Qt.DockWidgetArea.RightDockWidgetArea
         if image is None or dock.visibleRegion().isEmpty() or dock.isFloating():
             return
-        spare = image.width() - ceil(IMAGE_SHARE * window.width())
+        spare = image.width() - ceil(IMAGE_SHARE * window.width()) - _BESIDE
         given = window.property(_GIVEN)
         is_ours = given is None or abs(given - dock.width()) <= 1
-        if window.dockWidgetArea(dock) & sides and (spare < 0 or is_ours):
-            width = min(max(dock.width() + spare, NARROW), WIDE)
+        if window.dockWidgetArea(dock) & sides and (is_ours or (of_window and spare < 0)):
+            width = min(max(dock.width() + spare, NARROW), WIDE if is_ours else dock.width())
             window.setProperty(_GIVEN, width)
             window.resizeDocks([dock], [width], Qt.Orientation.Horizontal)
 
