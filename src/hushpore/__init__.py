@@ -26,6 +26,7 @@ if TYPE_CHECKING:
         measure_phases,
         sample_patches,
         segment_pores,
+        train_together,
     )
     from hushpore.pores.corrections.session import Corrections, correct
     from hushpore.pores.transport.job import transport
@@ -55,6 +56,7 @@ __all__ = [
     "sample_patches",
     "segment_pores",
     "start",
+    "train_together",
     "transport",
 ]
 
@@ -76,6 +78,7 @@ _LATER = {
     "sample_patches": "hushpore.jobs.functions",
     "segment_pores": "hushpore.jobs.functions",
     "start": "hushpore.jobs",
+    "train_together": "hushpore.jobs.functions",
     "transport": "hushpore.pores.transport.job",
 }
 

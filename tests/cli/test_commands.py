@@ -130,6 +130,32 @@ def test_a_model_is_kept_and_applied(scan: Path, tmp_path: Path) -> None:
     assert not (tmp_path / "three.tif").exists()
 
 
+def test_one_network_is_trained_on_two_scans_and_applied_to_each(
+    scan: Path, tmp_path: Path
+) -> None:
+    other, model = tmp_path / "other.tif", tmp_path / "both.safetensors"
+    values = hushpore.read(scan).array()
+    tifffile.imwrite(other, values[..., ::-1].copy(), photometric="minisblack")
+    first = tmp_path / "first.tif"
+    tifffile.imwrite(first, values, photometric="minisblack")
+    done = call("train", first, other, "-o", model, *QUICK)
+    assert done.exit_code == 0, done.output
+    record = json.loads((tmp_path / "both.json").read_text())
+    assert [each["name"] for each in record["trained_on"]] == ["first", "other"]
+    assert len({each["blake2b"] for each in record["trained_on"]}) == 2
+    # the grey scale is that of both
+    assert hushpore.load_model(model).mean[0] == pytest.approx(values.mean(), rel=1e-3)
+    for path in (first, other):
+        applied = call("denoise", path, "-o", tmp_path / f"{path.stem}_clean.tif", "--model", model)
+        assert applied.exit_code == 0, applied.output
+    refused = call("train", first, other, "-o", model, *QUICK)
+    assert refused.exit_code == 1
+    assert "already exists" in refused.output
+    alone = call("train", first, "-o", tmp_path / "one.safetensors", *QUICK)
+    assert "at least two scans" in alone.output
+    assert not (tmp_path / "one.safetensors").exists()
+
+
 def test_what_was_removed_is_pictured(scan: Path, tmp_path: Path) -> None:
     words = ("denoise", scan, "-o", tmp_path / "one.tif", "--picture", tmp_path / "one.png")
     done = call(*words, *QUICK)

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hushpore import InputError, Volume
-from hushpore.denoising.images import Images, arrange
+from hushpore.denoising.images import Images, arrange, join_scans
 
 
 def volume(axes: str, **lengths: int) -> Volume:
@@ -19,6 +19,29 @@ def test_each_plane_is_an_image_by_itself() -> None:
     assert arrange(volume("tczyx"), 2).members.tolist() == [[k] for k in range(30)]
     assert arrange(volume("tczyx"), 3).members.tolist() == [[k] for k in range(6)]
     assert arrange(volume("yx"), 2).members.tolist() == [[0]]
+
+
+def test_the_middles_of_scans_are_joined_for_a_common_network() -> None:
+    rng = np.random.default_rng(0)
+    wide, deep = (rng.integers(0, 255, shape, np.uint8) for shape in ((4, 9, 12), (8, 7, 12)))
+    joined = join_scans([Volume(each, spacing=5, unit="um") for each in (wide, deep)])
+    assert (joined.axes, joined.spacing, joined.unit) == ("tzyx", (5, 5, 5), "um")
+    np.testing.assert_array_equal(joined.data, [wide[:, 1:8], deep[2:6]])
+    assert join_scans([Volume(wide[0]), Volume(deep[0])]).axes == "tyx"
+
+
+@pytest.mark.parametrize(
+    ("others", "message"),
+    [
+        ([], "at least two scans; got 1"),
+        ([volume("zyx").replace(np.zeros((5, 8, 8)), spacing=(1, 1, 1.1))], "the same voxel size"),
+        ([volume("yx")], "need the axes zyx or yx, all alike; .* has yx"),
+        ([volume("tzyx")], "Choose a position with --at"),
+    ],
+)
+def test_scans_that_do_not_match_are_not_joined(others: list[Volume], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        join_scans([volume("zyx"), *others])
 
 
 def test_channels_together_are_one_image() -> None:

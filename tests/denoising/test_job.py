@@ -64,8 +64,8 @@ def test_the_record_allows_to_do_it_again(scan: Volume) -> None:
     again = hushpore.run("denoise", scan, provenance["settings"], "cpu")
     np.testing.assert_array_equal(again.volume.data, result.volume.data)
     assert list(result.timings) == [
-        "reading", "upload", "diagnosis", "training", "validation", "denoising", "download",
-        "examination",
+        "reading", "upload", "diagnosis", "training", "validation", "examination", "denoising",
+        "download",
     ]  # fmt: skip
 
 

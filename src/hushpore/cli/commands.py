@@ -22,7 +22,7 @@ from hushpore.cli.flags import (
     timings_flag,
     trace_flag,
 )
-from hushpore.cli.job_commands import batch_command, job_command
+from hushpore.cli.job_commands import batch_command, job_command, train_command
 from hushpore.cli.result_commands import (
     align_command,
     compare_command,
@@ -57,7 +57,7 @@ class _Commands(click.Group):
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return the names of all commands, including one for each job."""
-        return sorted({*super().list_commands(ctx), *JOBS, *BATCHES, "run"})
+        return sorted({*super().list_commands(ctx), *JOBS, *BATCHES, "run", "train"})
 
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
         """Return a command; the commands of jobs are built on demand."""
@@ -65,6 +65,8 @@ class _Commands(click.Group):
             return job_command(name, [name])
         if name in BATCHES:
             return batch_command(BATCHES[name], name)
+        if name == "train":
+            return train_command()
         if name == "run":
             return job_command(
                 name,

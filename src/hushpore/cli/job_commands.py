@@ -44,11 +44,14 @@ NOT_ACCEPTED = 3
 #: Verdict of `hushpore.pores.forms.limits`, which takes time to import, on an accepted scan.
 PASSED = "passed"
 
+#: Flags on the tables of results.
+_TABLES = preference_flags("csv_decimal", "workbook")
+
 #: Flags of every command that runs jobs on one scan.
 _COMMON = (
     device_flag,
     reading_flags(),
-    preference_flags("csv_decimal", "workbook"),
+    _TABLES,
     trace_flag,
     timings_flag,
     click.option("--overwrite", is_flag=True, help="Replace an existing result."),
@@ -100,6 +103,52 @@ def job_command(
     ]  # fmt: skip
     text = help or kinds[0].help or short_help
     made = click.command(name, cls=JobCommand, short_help=short_help, help=text)
+    return made(_decorated(command, decorators))
+
+
+def train_command() -> click.Command:
+    """Return the command that trains one denoising network on several scans."""
+
+    def command(paths: tuple[str, ...], output: str, **flags: Any) -> None:
+        from hushpore.base.atomic import new_file
+        from hushpore.denoising.trained_model import check_file_target
+        from hushpore.jobs.functions import start_together
+        from hushpore.runs.scan_recipe import ScanRecipe
+
+        overwrite, quiet = flags["overwrite"], flags["as_json"]
+        target = check_file_target(output, overwrite)
+        record = check_file_target(target.with_suffix(".json"), overwrite)
+        settings = settings_from(flags, JOBS["denoise"].settings)
+        how = reading_from(flags)
+        scans = [ScanRecipe.read_as(path, how).describe() for path in paths]
+        recorder = TimingRecorder(flags["timings"], flags["trace"], overwrite)
+        job = start_together(scans, settings.to_dict(), flags["device"])
+        result = drive(recorder.watch("denoise", job), "Train", quiet=quiet)
+        result.model.save(target, overwrite=overwrite)
+        with new_file(record, overwrite) as part:
+            part.write_text(json.dumps(result.provenance, indent=2), encoding="utf-8")
+        recorder.show()
+        if quiet:
+            echo(json.dumps({"written": str(target), **result.provenance}, indent=2))
+        else:
+            echo_result(result.headline, result.remarks)
+            echo(f"Written: {target} and {record.name}")
+
+    text = (
+        "Train one denoising network on the scans SCANS, and save it as OUT (.safetensors), with "
+        "its record beside it (.json). For scans of one kind of sample, from the same scanner with "
+        "the same settings. Apply it to each: hushpore batch --model OUT, or denoise --model OUT."
+    )
+    decorators: list[Decorator] = [
+        click.argument("paths", metavar="SCANS", nargs=-1, required=True),
+        click.option("-o", "--output", required=True, metavar="OUT", help="Model to write."),
+        settings_flags(JOBS["denoise"].settings, JOBS["denoise"].title),
+        settings_sources("denoise"),
+        # no table is written
+        *(each for each in _COMMON if each is not _TABLES),
+    ]
+    short_help = "Train one denoising network on several scans."
+    made = click.command("train", cls=JobCommand, short_help=short_help, help=text)
     return made(_decorated(command, decorators))
 
 

@@ -11,6 +11,7 @@ Masks are read in pieces, for any part of the volume, and never need to fit into
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol
@@ -23,7 +24,7 @@ from hushpore.base.provenance import fingerprint
 from hushpore.patches.places import Places, no_place, patches_at, read_windows, window_sums
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
+    from collections.abc import Generator, Sequence
 
     from hushpore.base.arrays import Float64s, Int64s, Mask
     from hushpore.base.volume import Volume
@@ -65,6 +66,63 @@ class Arrangement:
         planes, members = np.unique(self.members[images], return_inverse=True)
         members = members.reshape(len(images), self.inputs)
         return planes, Arrangement(members, self.first, self.outputs)
+
+
+#: Maximum number of voxels of several scans that one network trains on.
+_MOST_TOGETHER = 2**28
+
+#: Maximum relative difference of the voxel sizes of scans that one network trains on.
+_SAME_SIZE = 0.01
+
+
+def join_scans(volumes: Sequence[Volume]) -> Volume:
+    """Return the middles of several scans as the times of one volume, for a common network.
+
+    All parts have the largest shape that fits into every scan, or fewer slices for a large total.
+
+    Parameters
+    ----------
+    volumes : sequence of Volume
+        At least two scans with the axes zyx or yx, and the same voxel size within 1 %.
+
+    Raises
+    ------
+    InputError
+        If there are fewer, or axes or voxel sizes differ.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from hushpore import Volume
+    >>> join_scans([Volume(np.zeros((4, 9, 8))), Volume(np.zeros((6, 7, 8)))]).shape
+    (2, 4, 7, 8)
+    """
+    if len(volumes) < 2:
+        raise InputError(f"A common network needs at least two scans; got {len(volumes)}.")
+    first = volumes[0]
+    for each in volumes:
+        if each.axes not in ("zyx", "yx") or each.axes != first.axes:
+            raise InputError(
+                f"Scans for a common network need the axes zyx or yx, all alike; {each.name} has "
+                f"{each.axes}, {first.name} {first.axes}. Choose a position with --at."
+            )
+        sizes = zip(each.spacing, first.spacing, strict=True)
+        if each.unit != first.unit or any(abs(a / b - 1) > _SAME_SIZE for a, b in sizes):
+            raise InputError(
+                f"Scans for a common network need the same voxel size; {each.name} has "
+                f"{each.spacing} {each.unit}, {first.name} {first.spacing} {first.unit}."
+            )
+    shape = [min(lengths) for lengths in zip(*(each.shape for each in volumes), strict=True)]
+    if len(shape) == 3:
+        shape[0] = max(min(shape[0], _MOST_TOGETHER // (len(volumes) * math.prod(shape[1:]))), 1)
+    joined = np.empty((len(volumes), *shape), np.result_type(*(each.dtype for each in volumes)))
+    for part, each in zip(joined, volumes, strict=True):
+        starts = [(n - m) // 2 for n, m in zip(each.shape, shape, strict=True)]
+        part[...] = each.data[tuple(slice(a, a + m) for a, m in zip(starts, shape, strict=True))]
+    name = f"{len(volumes)} scans"
+    return dataclasses.replace(
+        first, data=joined, axes=f"t{first.axes}", name=name, source="", auxiliary={}
+    )
 
 
 def arrange(

@@ -4,9 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from hushpore.jobs import run
+from hushpore.base.events import result_of
+from hushpore.base.provenance import fingerprint
+from hushpore.base.volume import as_volume
+from hushpore.jobs import run, start
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from hushpore.base.events import Job
     from hushpore.base.volume import VolumeLike
     from hushpore.denoising.result import Denoised
     from hushpore.device.backend import Backend
@@ -51,6 +57,66 @@ def denoise(volume: VolumeLike, *, device: str | Backend = "auto", **settings: A
     (3, 32, 32)
     """
     result: Denoised = run("denoise", volume, settings, device)
+    return result
+
+
+def train_together(
+    volumes: Sequence[VolumeLike], *, device: str | Backend = "auto", **settings: Any
+) -> Denoised:
+    """Train one denoising network on several scans, to apply it to each.
+
+    The network trains on the middles of the scans, see
+    `hushpore.denoising.images.join_scans`. Use it for scans of one kind of sample, from the same
+    scanner with the same settings: their grey values and noise are treated as alike.
+
+    Parameters
+    ----------
+    volumes : sequence of Volume or array_like
+        At least two, 2D or 3D, with the same voxel size.
+    device : str, optional
+        As for `denoise`.
+    **settings
+        As for `denoise`.
+
+    Returns
+    -------
+    Denoised
+        With the ``model``, to be given to `denoise` as ``model`` once it is saved, and the middles
+        of the scans as the times of ``volume``. ``provenance["trained_on"]`` lists the scans.
+
+    Raises
+    ------
+    InputError
+        If the scans cannot be joined, or a setting cannot be used.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import hushpore
+    >>> scans = np.random.default_rng(0).normal(100, 10, (2, 3, 32, 32))
+    >>> result = hushpore.train_together(list(scans), steps=1, patch_size=16, device="cpu")
+    >>> len(result.provenance["trained_on"])
+    2
+    """
+    result: Denoised = result_of(start_together(volumes, settings, device))
+    return result
+
+
+def start_together(
+    volumes: Sequence[VolumeLike], settings: Mapping[str, Any], device: str | Backend = "auto"
+) -> Job:
+    """Yield the events of `train_together`, and return its result."""
+    from hushpore.denoising.images import join_scans
+
+    scans = [as_volume(each) for each in volumes]
+    result: Denoised = yield from start("denoise", join_scans(scans), settings, device)
+    result.provenance["trained_on"] = [
+        {
+            "name": each.name, "source": each.source, "shape": list(each.shape),
+            "blake2b": fingerprint(each.data),
+        }
+        for each in scans
+    ]  # fmt: skip
     return result
 
 
