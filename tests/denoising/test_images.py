@@ -35,7 +35,7 @@ def test_the_middles_of_scans_are_joined_for_a_common_network() -> None:
     [
         ([], "at least two scans; got 1"),
         ([volume("zyx").replace(np.zeros((5, 8, 8)), spacing=(1, 1, 1.1))], "the same voxel size"),
-        ([volume("yx")], "need the axes zyx or yx, all alike; .* has yx"),
+        ([volume("yx")], "need the same axes, zyx or yx; .* has yx"),
         ([volume("tzyx")], "Choose a position with --at"),
     ],
 )

@@ -103,7 +103,7 @@ def join_scans(volumes: Sequence[Volume]) -> Volume:
     for each in volumes:
         if each.axes not in ("zyx", "yx") or each.axes != first.axes:
             raise InputError(
-                f"Scans for a common network need the axes zyx or yx, all alike; {each.name} has "
+                f"Scans for a common network need the same axes, zyx or yx; {each.name} has "
                 f"{each.axes}, {first.name} {first.axes}. Choose a position with --at."
             )
         sizes = zip(each.spacing, first.spacing, strict=True)
