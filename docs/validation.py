@@ -14,7 +14,7 @@ CAUSES = {
     "carbon fibre preform": "the authors chose the threshold 89, Otsu's is 108: many voxels are at "
     "the edges of thin fibres",
     "soil": "noise joins pores and solid in the histogram",
-    "soil, larger piece": "as above; a threshold beside the peak of the solid, with a warning",
+    "soil, larger piece": "as above; nobody published a number for this piece",
     "woven composite": "pores open to the faces were taken for surrounding air (a remark says so); "
     "without that (`--exterior keep`) 29.8 %",
     "bone": "air around the piece is excluded; with it 52.8 %",
