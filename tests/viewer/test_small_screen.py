@@ -155,6 +155,16 @@ def test_progress_and_result_are_in_sight(qtbot, pores):
     pores._progress.hide()
 
 
+def test_messages_keep_their_left_end_where_a_part_is_too_wide(qtbot, pores):
+    pores._result.say("Porosity 20 %")
+    lower = pores._lower
+    lower.widget().setMinimumWidth(lower.viewport().width() + 50)
+    qtbot.wait(50)
+    lower.bring_into_view(pores._result)
+    lower.horizontalScrollBar().setValue(30)
+    assert lower.horizontalScrollBar().value() == 0
+
+
 def test_run_and_cancel_keep_their_place_through_a_run(qtbot, window, pores):
     places = []
 

@@ -72,6 +72,9 @@ class ScrolledColumn(QScrollArea):
         self.column = fill(QVBoxLayout(content), *parts, spacing=6, margin=margin, wide=wide)
         self.column.addStretch(int(wide is None))
         self.setWidget(content)
+        # a part that is too wide loses its right end, never the beginning of all lines
+        across = self.horizontalScrollBar()
+        across.valueChanged.connect(lambda _: across.setValue(0))
 
     def bring_into_view(self, widget: QWidget) -> None:
         """Scroll to a widget once it is laid out."""
@@ -181,6 +184,8 @@ class Fold(QWidget):
             toolButtonStyle=Qt.ToolButtonStyle.ToolButtonTextBesideIcon,
             toolTip="Show / hide",
             visible=False,
+            # a long title is cut in a narrow dock
+            minimumWidth=40,
         )
         self.set_title(title)
         self._content = QWidget(visible=False)

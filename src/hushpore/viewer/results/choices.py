@@ -314,7 +314,7 @@ class ColourBar(QWidget):
             f"background: qlineargradient(x1: 0, y1: 0, x2: 1, y2: 0, {', '.join(stops)})"
         )
         low, high = (cell_text(limit) for limit in limits)
-        self._low.setText(f"≤ {low} {unit}".strip())
+        self._low.setText(f"≤ {low}")
         self._high.setText(f"≥ {high} {unit}".strip())
         self.setToolTip(f"From {low} to {high} {unit}, the range of 98 % of the pores.")
 
