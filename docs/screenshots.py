@@ -83,15 +83,14 @@ def picture_results(viewer: Any, labels: Any, folder: Path) -> None:
     viewer.dims.ndisplay = 2
     viewer.reset_view()
     for layer in viewer.layers:
-        layer.visible = not layer.name.startswith("true") and not layer.name.endswith("removed")
+        layer.visible = not layer.name.startswith("true") and "removed" not in layer.name
     viewer.layers.selection.active = labels
-    plots, dock = widget(viewer, "Plots")
+    plots, _ = widget(viewer, "Plots")
     results, _ = widget(viewer, "Table")
     settle()
-    dock.raise_()
     labels.opacity = 0.7
     results.colours.by.choose("equivalent_diameter")
-    plots._kind.setCurrentText("Sizes by volume")
+    plots._kind.setCurrentText("Size distribution (volume)")
     save(viewer, folder / "results.png")
     results._filter.setText("not touches_border")
     results.apply_filter()
@@ -100,6 +99,7 @@ def picture_results(viewer: Any, labels: Any, folder: Path) -> None:
     corners = [SimpleNamespace(xdata=float(sizes.quantile(0.6)), ydata=0.0)]
     corners += [SimpleNamespace(xdata=float(sizes.quantile(0.8)), ydata=1.0)]
     plots._brushed(*corners)
+    widget(viewer, "Plots")
     save(viewer, folder / "results-brush.png")
 
 
