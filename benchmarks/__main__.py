@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 HERE = Path(__file__).parent
 PACKAGES = (
     "numpy", "scipy", "scikit-image", "numba", "torch", "cupy-cuda12x", "cupy-cuda13x",
-    "porespy", "openpnm",
+    "porespy", "openpnm", "taufactor",
 )  # fmt: skip
 
 

@@ -27,6 +27,7 @@ https://doi.org/10.1016/j.softx.2016.09.002
 from __future__ import annotations
 
 import math
+from functools import partial
 from itertools import product
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -85,7 +86,7 @@ class _Grid:
         self,
         phase: UInt8s,
         conductivity: Float64s,
-        of_axes: tuple[float, ...],
+        of_axes: Float64s,
         parts: Parts,
         threads: KernelThreads,
         periodic: bool,
@@ -95,7 +96,7 @@ class _Grid:
         pairs = conductivity[:, None] + conductivity
         products = 2 * np.outer(conductivity, conductivity)
         weights = np.divide(products, pairs, out=np.zeros_like(pairs), where=pairs > 0)
-        table = np.array(of_axes)[:, None, None] * weights
+        table = of_axes[:, None, None] * weights
         to_face = _exact(2 * conductivity / table.max()).astype(np.float32)
         table = _exact(table / table.max())
         self._weights = table.astype(np.float32)
@@ -300,10 +301,8 @@ def solve_diffusion(
     if parts is None:
         return None
     yield 0.0
-    of_axes = tuple(float(each) for each in lengths**2)
-    how = phase, of_phase, of_axes, parts, threads, periodic
-    grid = _GpuGrid(*how, device=device) if device else _Grid(*how)
-    del how
+    make = partial(_GpuGrid, device=device) if device else _Grid
+    grid: _Grid = make(phase, of_phase, lengths**2, parts, threads, periodic)
     del parts
     found, iterations, residual = yield from _solve(grid)
     field = grid.field(found)
