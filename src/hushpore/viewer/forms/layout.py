@@ -165,7 +165,10 @@ class ArrowButton(QToolButton):
     """
 
     def __init__(self, **properties: Any) -> None:
-        super().__init__(checkable=True, arrowType=Qt.ArrowType.RightArrow, **properties)
+        # a long title is cut in a narrow dock
+        super().__init__(
+            checkable=True, arrowType=Qt.ArrowType.RightArrow, minimumWidth=16, **properties
+        )
         self.toggled.connect(self._turn)
 
     def _turn(self, is_open: bool) -> None:
@@ -184,8 +187,6 @@ class Fold(QWidget):
             toolButtonStyle=Qt.ToolButtonStyle.ToolButtonTextBesideIcon,
             toolTip="Show / hide",
             visible=False,
-            # a long title is cut in a narrow dock
-            minimumWidth=40,
         )
         self.set_title(title)
         self._content = QWidget(visible=False)
