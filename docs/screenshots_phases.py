@@ -1,8 +1,8 @@
-"""Make the picture of docs/howto/phases.md: a random rock of four phases.
+"""Make the pictures of docs/howto/phases.md and strokes.md: a rock, and striped grains.
 
     xvfb-run -a -s "-screen 0 1366x768x24" python docs/screenshots_phases.py [THEME [FOLDER]]
 
-Writes ``phases.png`` into FOLDER, by default docs/images.
+Writes ``phases.png`` and ``strokes.png`` into FOLDER, by default docs/images.
 """
 
 from __future__ import annotations
@@ -53,8 +53,49 @@ def main(theme: str, folder: Path) -> None:
     viewer.close()
 
 
+def strokes(theme: str, folder: Path) -> None:
+    """Grains striped along y and along x, with pores; a few strokes on one slice."""
+    import napari
+    import numpy as np
+    from scipy import ndimage
+
+    from hushpore.viewer.docks import open_page
+
+    rng = np.random.default_rng(1)
+    z, y, x = np.indices((24, 160, 160))
+    fields = [ndimage.gaussian_filter(rng.normal(size=z.shape), sigma) for sigma in (12, 4)]
+    phase = np.where(fields[0] > 0, 2, 3)
+    grey = 2000 + 300 * np.sin(np.pi / 3 * np.where(phase == 2, x, y))
+    pores = fields[1] < np.quantile(fields[1], 0.15)
+    phase[pores], grey[pores] = 1, 1000
+    grey = ndimage.gaussian_filter(grey + rng.normal(0, 250, z.shape), 0.6).astype(np.uint16)
+    viewer = napari.Viewer(title="hushpore")
+    viewer.theme = theme
+    viewer.window._qt_window.resize(*SIZE)
+    viewer.add_image(grey, name="grains", scale=(1.5,) * 3, units=("um",) * 3)
+    widget = open_page(viewer, "Phases")
+    wait(lambda: not widget.panel.is_busy, 60)
+    panel = widget.strokes_panel
+    panel.paint.click()
+    layer = viewer.layers["grains strokes"]
+    for label in (1, 2, 3):
+        for row, column in rng.permutation(np.argwhere(phase[12] == label))[:8]:
+            for step in range(8):
+                place = (12, int(row), min(int(column) + step, 159))
+                if phase[place] == label:
+                    layer.paint(place, label)
+    viewer.reset_view()
+    settle(1)
+    wait(lambda: not panel.is_busy, 60)
+    settle(1)
+    save(viewer, folder / "strokes.png")
+    viewer.close()
+
+
 if __name__ == "__main__":
-    main(
+    words = (
         sys.argv[1] if len(sys.argv) > 1 else "dark",
         Path(sys.argv[2]) if len(sys.argv) > 2 else IMAGES,
     )
+    main(*words)
+    strokes(*words)

@@ -58,6 +58,7 @@ TINY: dict[str, dict[str, Any]] = {
     "pores_on_disk": {"SIZE": 48, "_tiles.TILE": 24, "BUDGET": 0.001},
     "reading": {"ROUNDS": 1, "SLICES": 2, "EDGE": 32},
     "regression": {"ROUNDS": 1, "BLOBS": 16, "NOISE": 12, "pores.ROCK": 24},
+    "strokes": {"SHAPE": (16, 40, 40), "SEEDS": 1, "ROUNDS": 3, "PAINTED": 60},
     "stokes": {
         "DUCTS": ((2, 2),),
         "TUBES": (3,),
@@ -139,7 +140,9 @@ NOT_HERE = {
         "on a pretended GPU by tests/pores/test_gpu_benchmark.py",
     ),
     "gpu_counts": "compiles kernels; what it counts, tests/pores/gpu/test_engine.py does",
-    **dict.fromkeys(("denoise_real", "validation"), "its scans are not in the repository"),
+    **dict.fromkeys(
+        ("denoise_real", "strokes_woven", "validation"), "its scans are not in the repository"
+    ),
     "denoise_correlated": "compares diameters of pores, of which a tiny scan has none",
     **dict.fromkeys(
         ("live", "positions", "window_steps"),

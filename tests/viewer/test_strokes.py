@@ -129,6 +129,20 @@ def test_a_run_uses_the_strokes_and_keeps_the_classifier(
     assert "strokes" in result.files().images
 
 
+def test_paint_says_where_thresholds_are_enough(qtbot: Any, viewer: Any) -> None:
+    rng = np.random.default_rng(0)
+    grey = np.where(np.indices(SHAPE)[2] < 24, 100, 200) + rng.normal(0, 10, SHAPE)
+    viewer.add_image(grey.astype(np.uint8), name="plates")
+    widget = PhasesWidget(viewer)
+    qtbot.addWidget(widget.native)
+    widget.native.show()
+    qtbot.waitUntil(lambda: widget.panel.greys is not None and not widget.panel.is_busy)
+    assert widget.panel.advice() == ""  # three phases in two groups
+    widget.phases.value = 2
+    widget.strokes_panel.paint.click()
+    assert "thresholds may be enough" in widget.strokes_panel._line.text()
+
+
 def test_a_slice_is_classified_as_in_a_run_by_slice(scan: np.ndarray) -> None:
     strokes = np.zeros(SHAPE, np.uint8)
     strokes[1, 10:30, 8], strokes[4, 10:30, 40] = 3, 7

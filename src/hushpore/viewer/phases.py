@@ -25,7 +25,7 @@ from superqt.utils import signals_blocked
 
 from hushpore.base.errors import InputError
 from hushpore.base.formatting import readable_grey, readable_number
-from hushpore.pores.phases.labelling import find_thresholds
+from hushpore.pores.phases.labelling import are_separate, find_thresholds
 from hushpore.pores.phases.measures import CONTACTS, PHASES
 from hushpore.pores.phases.result import COLOURS
 from hushpore.viewer.forms.layout import fill
@@ -325,6 +325,12 @@ class PhasePanel(GreyPanel):
         if self.shown.isChecked() and self._target is not None and self.thresholds:
             self.preview.show(self._target, settings, self.thresholds, greys)
 
+    def advice(self) -> str:
+        """Return that thresholds are enough, if they are; else an empty text."""
+        if self.greys is None or not are_separate(self.greys.histogram, self.thresholds):
+            return ""
+        return "The histogram has a clear valley at each threshold: thresholds may be enough."
+
     def _moved(self, name: str, value: float) -> None:
         """Set a moved threshold in the form, between its neighbours."""
         step, values = self.histogram.step, list(self.thresholds)
@@ -466,7 +472,7 @@ class PhasesWidget(JobWidget):
         self.panel = PhasePanel(napari_viewer, self.layer, self.form)
         self.tables = PhaseTables()
         upper, column = self._upper.column, self._lower.column
-        self.strokes_panel = StrokePanel(napari_viewer, self.layer, self.form)
+        self.strokes_panel = StrokePanel(napari_viewer, self.layer, self.form, self.panel.advice)
         for part in (self.panel, self.strokes_panel):
             upper.insertWidget(upper.indexOf(self.form.native), part)
         self.strokes_panel.follow()

@@ -20,6 +20,8 @@ from hushpore.viewer.running.task import capture
 from hushpore.viewer.segment.grey_panel import prepare_kernels
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from hushpore.base.events import Job
     from hushpore.pores.phases.classifier import LiveClassifier
     from hushpore.viewer.forms.choices import LayerChoice
@@ -77,11 +79,14 @@ class StrokePanel(QWidget):
     """*Paint*, and two boxes that show phases and doubt of the slice on the screen.
 
     `layers`: choice of the scan. `form`: form of the phase settings, whose strokes are followed.
+    `advice`: returns what to say before anything is painted.
     """
 
-    def __init__(self, viewer: Any, layers: LayerChoice, form: SettingsForm) -> None:
+    def __init__(
+        self, viewer: Any, layers: LayerChoice, form: SettingsForm, advice: Callable[[], str]
+    ) -> None:
         super().__init__()
-        self._viewer, self._layers, self._form = viewer, layers, form
+        self._viewer, self._layers, self._form, self._advice = viewer, layers, form, advice
         self._strokes: Any = None  # the followed layer
         self._live: tuple[Any, LiveClassifier] | None = None  # with the values it is of
         self.paint = QPushButton(
@@ -173,9 +178,11 @@ class StrokePanel(QWidget):
         """Make a layer for strokes, or return to the chosen one, with the brush ready."""
         scan = self._layers.value
         if self._strokes is None:
+            advice = self._advice()
             layer = Labels(
                 np.zeros(scan.data.shape, np.uint8),
                 name=f"{scan.name} strokes",
+                opacity=1,
                 colormap=CyclicLabelColormap(colors=["transparent", *COLOURS]),
                 metadata={METADATA_KEY: {"strokes": True}},
                 **{name: getattr(scan, name) for name in ("scale", "translate", "units")},
@@ -183,6 +190,7 @@ class StrokePanel(QWidget):
             self._viewer.add_layer(layer)
             self._form["strokes"].value = layer.name
             self.shown.setChecked(True)
+            self._say(advice)
         layer = self._form["strokes"].layer
         self._viewer.layers.selection.active = layer
         layer.brush_size, layer.mode = _BRUSH, "paint"

@@ -181,6 +181,18 @@ def test_a_classifier_warns_of_another_voxel_size(
     assert any("voxels of 2 x 2 x 2" in note.message for note in result.remarks)
 
 
+def test_a_note_says_where_thresholds_separate_the_phases(found: Phases) -> None:
+    assert not any("thresholds at" in note for note in found.notes)
+    rng = np.random.default_rng(0)
+    x = np.indices(SHAPE)[2]
+    strokes = np.zeros(SHAPE, np.uint8)
+    strokes[4, 10:20, 10], strokes[4, 10:20, 50] = 1, 2
+    plates = classified(np.where(x < 32, 100, 200) + rng.normal(0, 12, SHAPE), strokes=strokes)
+    assert (plates.labels == 1 + (x >= 32)).mean() > 0.95
+    (note,) = (note for note in plates.notes if "thresholds at" in note)
+    assert 110 < float(note.partition("thresholds at ")[2].split()[0]) < 190
+
+
 @pytest.mark.parametrize(
     ("values", "message"),
     [

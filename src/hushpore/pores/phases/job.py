@@ -11,7 +11,7 @@ import numpy as np
 
 from hushpore.base.errors import InputError, MemoryLimitError
 from hushpore.base.events import Note, Progress
-from hushpore.base.formatting import readable_percent
+from hushpore.base.formatting import readable_number, readable_percent
 from hushpore.base.provenance import make_provenance
 from hushpore.base.volume import SPATIAL_AXES, Volume, how_to_choose, require_grey
 from hushpore.device.backend import Backend
@@ -319,7 +319,7 @@ def _warnings(
 
 
 def _warnings_of_classifier(found: Found, volume: Volume) -> Iterator[Note]:
-    """Yield warnings about a classifier on another voxel size, and about doubtful voxels."""
+    """Yield notes on another voxel size, thresholds that are enough, and doubtful voxels."""
     assert found.classifier is not None
     spacing, painted_on = spacing_of(volume), found.classifier.spacing
     if not np.allclose(spacing, painted_on, rtol=0.02):
@@ -330,6 +330,14 @@ def _warnings_of_classifier(found: Found, volume: Volume) -> Iterator[Note]:
             f"The classifier was trained on voxels of {given}, and those of {volume.name} are "
             f"{now}: structures have other sizes in voxels. Paint strokes on this scan.",
             True,
+            "result",
+        )
+    if found.separate:
+        values = ", ".join(readable_number(value, 4) for value in found.separate)
+        yield Note(
+            f"The grey values of the phases hardly overlap: thresholds at {values} separate them "
+            "without strokes.",
+            False,
             "result",
         )
     share = found.doubtful / max(found.sample, 1)

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+from contextlib import suppress
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+from scipy.ndimage import gaussian_filter1d
 
 from hushpore.base.errors import InputError
 from hushpore.pores.phases.classifier import (
@@ -25,6 +28,8 @@ from hushpore.pores.work import NO_AIR, Threshold
 from hushpore.scan.exterior import Exterior, find_exterior, make_thumbnail
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import numpy.typing as npt
 
     from hushpore.base.arrays import Array, Float64s, Int64s, Mask, UInt8s
@@ -37,6 +42,10 @@ if TYPE_CHECKING:
     from hushpore.pores.work import Work
     from hushpore.scan.histogram import Histogram
 
+
+#: Depth of the valleys between phases that thresholds separate, as a share of the lower peak. It is
+#: 0.1 for such a made scan, and at least 0.6 for others (benchmarks/strokes.py).
+VALLEY = 0.3
 
 #: Maximum number of bins, as in `hushpore.scan.histogram.find_threshold`.
 BINS = 256
@@ -75,6 +84,24 @@ def find_thresholds(histogram: Histogram, phases: int) -> tuple[float, ...]:
     return tuple(reversed(found))
 
 
+def are_separate(histogram: Histogram, thresholds: Sequence[float]) -> bool:
+    """Return whether the histogram has a deep valley at each threshold.
+
+    Deep: lower than `VALLEY` times the lower one of the peaks on both sides, so that thresholds
+    separate the phases without strokes.
+    """
+    coarse = histogram.trimmed().coarser(BINS)
+    counts = gaussian_filter1d(coarse.counts.astype(np.float64), 3)
+    at = np.searchsorted(coarse.centers, thresholds)
+    if not at.size or at.min() < 1 or at.max() >= counts.size or len(set(at)) < at.size:
+        return False
+    peaks = [float(part.max()) for part in np.split(counts, at)]
+    valleys = (counts[max(each - 12, 0) : each + 12].min() for each in at)
+    return all(
+        valley < VALLEY * min(pair) for valley, pair in zip(valleys, pairwise(peaks), strict=True)
+    )
+
+
 def _between(counts: Float64s, centers: Float64s) -> Float64s:
     """Return the contribution of a phase from one bin to another to the between-phase variance.
 
@@ -105,6 +132,7 @@ class Found(NamedTuple):
     problem: str = ""
     classifier: Classifier | None = None
     probabilities: UInt8s | None = None  # (n, z, y, x), in percent
+    separate: tuple[float, ...] = ()  # thresholds that separate the phases without a classifier
     doubtful: int = 0  # voxels whose phase has a probability below `DOUBTFUL`
 
 
@@ -253,7 +281,7 @@ def find_strokes(work: Work, settings: PhaseSettings, stages: Stages) -> Job:
     volume = work.volume
     values = GreyValues(volume, work.slabs, work.timer)
     # refuses values that are not finite
-    yield from stages.run("reading", survey(values, False, work.threads), 0.1)
+    _, histogram = yield from stages.run("reading", survey(values, True, work.threads), 0.1)
     known = None
     if settings.strokes:
         strokes = np.asarray(volume.auxiliary_of(settings, "strokes"))
@@ -273,6 +301,10 @@ def find_strokes(work: Work, settings: PhaseSettings, stages: Stages) -> Job:
     mask = _mask_of(volume, settings)
     classifying = _classify(work, values, classifier, mask, labels, kept)
     sample, doubtful = yield from stages.run("classifying", classifying, 0.3)
+    assert histogram is not None  # asked for
+    separate: tuple[float, ...] = ()
+    with suppress(InputError):  # fewer grey values than phases
+        separate = find_thresholds(histogram, classifier.count)
     numbers = np.arange(1.0, classifier.count + 1) if known is None else known.astype(np.float64)
     return Found(
         labels,
@@ -281,6 +313,7 @@ def find_strokes(work: Work, settings: PhaseSettings, stages: Stages) -> Job:
         Exterior("keep", settings.ball_radius),
         classifier=classifier,
         probabilities=kept,
+        separate=separate if are_separate(histogram, separate) else (),
         doubtful=doubtful,
     )
 
