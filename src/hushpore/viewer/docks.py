@@ -8,7 +8,7 @@ from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from napari import current_viewer
-from qtpy.QtCore import QEvent, QObject, Qt, QTimer
+from qtpy.QtCore import QEvent, QObject, Qt
 from qtpy.QtWidgets import (
     QDockWidget,
     QMainWindow,
@@ -20,7 +20,7 @@ from qtpy.QtWidgets import (
 )
 
 from hushpore.base.errors import MissingPackageError
-from hushpore.viewer.running.redraw import coalesce_redraws
+from hushpore.viewer.running.redraw import EventWatcher
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -226,21 +226,12 @@ class SharesSide(QObject):
         self._dock: Any = None
         # otherwise the window would grow to fit it below the others, and keep that size
         widget.setMinimumHeight(1)
-        widget.installEventFilter(self)
-
-    def eventFilter(self, watched: Any, event: Any) -> bool:  # noqa: N802 - Qt's name
-        """Wait until the widget is shown and its dock is placed; later follow its window."""
-        if event.type() == QEvent.Type.Resize and watched is not self._widget:
-            is_window = isinstance(watched, QMainWindow)
-            QTimer.singleShot(0, partial(self._share_width, is_window))
-        if event.type() == QEvent.Type.Show and watched is self._widget:
-            watched.removeEventFilter(self)
-            # creation and drawing take 50 ms each: split over two turns of the event loop
-            coalesce_redraws(watched)
-            QTimer.singleShot(0, self._settle)
-        return False
+        self._shown = EventWatcher(self, widget, QEvent.Type.Show)
+        self._shown.happened.connect(self._settle)
 
     def _settle(self) -> None:
+        """Take the place in the window, once the widget is shown and its dock is placed."""
+        self._shown.happened.disconnect(self._settle)
         # not the page of another dock
         if isinstance(self._widget.parent(), QDockWidget):
             self._dock = self._widget.parent()
@@ -258,7 +249,9 @@ class SharesSide(QObject):
             return
         # napari's controls of layers, too, take width from the image
         for watched in filter(None, (window, window.centralWidget())):
-            watched.installEventFilter(self)
+            of_window = watched is window
+            watcher = EventWatcher(self, watched, QEvent.Type.Resize)
+            watcher.happened.connect(partial(self._share_width, of_window))
         area = window.dockWidgetArea(dock)
         for other in window.findChildren(QDockWidget):
             is_docked = other is not dock and other.isVisible() and not other.isFloating()

@@ -75,6 +75,23 @@ def coalesce_redraws(widget: QWidget, then: Callable[[], object] | None = None) 
         redraw.due.connect(then)
 
 
+class EventWatcher(QObject):
+    """Tells of events of a kind of a widget, in the next turn of the event loop."""
+
+    happened = Signal()
+
+    def __init__(self, parent: QObject, watched: QWidget, kind: QEvent.Type) -> None:
+        super().__init__(parent)
+        self._kind = kind
+        watched.installEventFilter(self)
+
+    def eventFilter(self, watched: Any, event: Any) -> bool:  # noqa: N802 - Qt's name
+        """Emit the signal later."""
+        if event.type() == self._kind:
+            QTimer.singleShot(0, self.happened.emit)
+        return False
+
+
 @contextmanager
 def redraws_suspended(widget: QWidget) -> Iterator[None]:
     """Suspend redraws inside the block, even if events are processed in it.
