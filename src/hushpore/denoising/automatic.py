@@ -61,8 +61,8 @@ THIN = 16
 
 _LIKE_STRUCTURE = (
     "The noise of {} cannot be distinguished from its structure. {} Give a repeat scan (pair), "
-    "correct rings (correct_rings=True), or reconstruct without smoothing. To train in spite of "
-    "this, choose a method (method='r2r' or 'n2v2')."
+    "correct rings (correct_rings=True), reconstruct without smoothing, or segment the scan as it "
+    "is. To train in spite of this, choose a method (method='r2r' or 'n2v2')."
 )
 
 
