@@ -59,7 +59,7 @@ def test_what_can_wait_is_folded_away(viewer, panel, made_of_cubes):
 def test_without_a_result_it_says_how_to_get_one(qtbot):
     panel = ResultsWidget(ViewerModel())
     qtbot.addWidget(panel)
-    assert "Segment pores" in panel._summary.text()
+    assert "Run 'Pores'" in panel._summary.text()
     assert not panel._controls.isEnabled()
 
 
@@ -79,7 +79,7 @@ def test_it_moves_on_when_its_layer_goes_or_another_is_selected(
     assert panel.view.layer is other
     viewer.layers.remove(other)
     assert panel.view is None
-    assert "Segment pores" in panel._summary.text()
+    assert "Run 'Pores'" in panel._summary.text()
     assert panel.pores.rows.rowCount() == panel.throats.rows.rowCount() == 0
     assert [panel._tabs.tabText(number) for number in range(2)] == ["&Pores", "&Throats"]
 

@@ -168,7 +168,7 @@ def test_it_follows_the_theme_and_survives_without_a_result(plots, viewer, layer
     assert sum(plots.canvas.figure.get_facecolor()[:3]) > 2.5
     viewer.layers.remove(layer)
     assert plots.view is None
-    assert "Segment pores" in plots._nothing.text()
+    assert "'Pores'" in plots._nothing.text()
     viewer.dims.set_point(0, 0)
 
 

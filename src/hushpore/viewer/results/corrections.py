@@ -182,7 +182,7 @@ class CorrectionsPanel(QWidget):
         if result is None:
             self._say(
                 "These pores were read without the files that corrections need. Segment the scan, "
-                "or measure the labels with Measure labels."
+                "or measure them on the page Labels."
             )
             return
         session = self._sessions.get(layer)

@@ -57,7 +57,7 @@ NARROW = 360
 _ANY = 2**24 - 1
 
 NO_RESULT = (
-    "No pore result is selected. Run 'Segment pores', or drop a result folder on the window and "
+    "No pore result is selected. Run 'Pores', or drop a result folder on the window and "
     "select its labels."
 )
 
@@ -106,7 +106,7 @@ class ResultsWidget(LayerTrackingWidget):
         self._show_selected()
         self._limit.say(
             f"{sign(False)} The voxel shape of this layer was changed: the tables are out of date. "
-            "Segment pores again, or restore the voxel size."
+            "Find the pores again, or restore the voxel size."
             if self.view.is_outdated
             else ""
             if self.view.can_colour

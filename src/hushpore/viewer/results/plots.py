@@ -316,7 +316,7 @@ class PlotsWidget(LayerTrackingWidget):
         """Draw the distributions of the local thickness of void and solid."""
         table = view.tables.thickness
         if table is None or table.empty:
-            self._say("Not measured for this layer: choose\n'Local thickness' in 'Segment pores'.")
+            self._say("Not measured for this layer: choose\n'Local thickness' in 'Pores'.")
             return
         self.canvas.numbers = table
         draw_thickness(
@@ -328,9 +328,7 @@ class PlotsWidget(LayerTrackingWidget):
         """Draw a quantity of cubic subvolumes against their edge length."""
         table = view.tables.rev
         if table is None or figure not in table:
-            self._say(
-                "Not measured for this layer: tick\n'Uncertainty intervals' in 'Segment pores'."
-            )
+            self._say("Not measured for this layer: tick\n'Uncertainty intervals' in 'Pores'.")
             return
         self.canvas.numbers = table
         settled = view.tables.totals.get("rev_edge_length")
@@ -341,9 +339,7 @@ class PlotsWidget(LayerTrackingWidget):
         """Draw the mean concentrations and pressures along each axis."""
         table = view.tables.along
         if table is None or table.empty:
-            self._say(
-                "Not solved for this layer: choose\n'Transport in voxels' in 'Segment pores'."
-            )
+            self._say("Not solved for this layer: choose\n'Transport in voxels' in 'Pores'.")
             return
         self.canvas.numbers = table
         draw_transport(self.axes, table, readable_unit(view.tables.unit), SCREEN)
