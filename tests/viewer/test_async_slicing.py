@@ -21,13 +21,15 @@ pytestmark = pytest.mark.usefixtures("small_network")
 
 
 @pytest.fixture
-def viewer(make_napari_viewer, scan):
+def viewer(make_napari_viewer, qtbot, scan):
     """A whole napari: without its window, slices from the thread are never delivered."""
     viewer = make_napari_viewer()
     get_settings().experimental.async_ = True
     viewer.add_image(scan, name="scan", scale=(2, 0.5, 0.5), units=("mm",) * 3)
     viewer.dims.set_current_step(0, 3)
     yield viewer
+    # a slice that is still on its way keeps the viewer
+    qtbot.waitUntil(lambda: all(layer.loaded for layer in viewer.layers))
     get_settings().experimental.async_ = False
 
 

@@ -137,8 +137,9 @@ def scan_figures(summary: pd.DataFrame) -> pd.DataFrame:
         values[name] *= 100 if total is None or total.is_share else 1
     values.index = summary.loc[values.index, "name"]
     found = values[list(titles)].rename(columns=titles)
-    if "limits" in summary:
-        found["Limits"] = summary.set_index("name")["limits"]
+    if "limits" in summary and summary["limits"].notna().any():
+        verdicts = summary.set_index("name")["limits"]
+        found["Limits"] = verdicts.where(verdicts.notna(), float("nan"))
     return found
 
 
