@@ -69,7 +69,7 @@ class Phases(Displayed):
     classifier : Classifier or None
         With which phases were found from strokes, see `hushpore.pores.phases.classifier`.
     probabilities : numpy.ndarray or None
-        uint8, (phases, *shape): probability of each phase in percent; None if not asked for.
+        uint8, one volume for each phase: its probability in percent; None if not asked for.
     strokes : numpy.ndarray or None
         The strokes that the classifier was trained on.
     """
