@@ -149,6 +149,7 @@ scan = np.where(ball, 0.0, 100.0) + np.random.default_rng(0).normal(0, 10, ball.
 quick = {"patch_size": 16, "batch_size": 1, "test_time_augmentation": False}
 clean = hushpore.denoise(scan, steps=1, device="cpu", **quick)
 assert clean.volume.shape == scan.shape
+hushpore.denoise(scan, steps=1, device="cpu", method="r2r", **quick)
 pores = hushpore.segment_pores(scan, threshold=50, device="cpu")
 assert len(pores.pores) == 1
 assert hushpore.sample_patches(scan, n_patches=3, patch_size=16).patches.shape == (3, 16, 16)

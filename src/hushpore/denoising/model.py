@@ -176,7 +176,7 @@ class UNet(nn.Module):
         self.out: nn.Conv2d | nn.Conv3d = _convolution(n, f, a.outputs, kernel=1)
         if not a.hides_pixels:
             self.register_buffer("offset", torch.zeros(a.outputs, CORRECTED_AT))
-            self.register_buffer("offset_at", torch.arange(float(CORRECTED_AT)))
+            self.register_buffer("offset_at", torch.zeros(CORRECTED_AT))
             self.register_buffer("input_shares", torch.zeros(len(SHARE_QUANTILES)))
             self.register_buffer("share_at", torch.zeros(len(SHARE_QUANTILES)))
 
