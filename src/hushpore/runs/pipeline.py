@@ -75,7 +75,7 @@ def run_pipeline(
     inputs = [source.path, *files_of(steps.values())]
     target = check_result_target(output, jobs, overwrite, inputs=inputs, others=others)
     for job in jobs:
-        # a package that is missing is missed before the scan is read, which can take minutes
+        # a missing package is reported before the scan is read, which can take minutes
         JOBS[job].load()
     # stamp the files now, so that changes during the run are noticed
     origin = origin_of(source, steps.values())

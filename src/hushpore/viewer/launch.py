@@ -26,13 +26,6 @@ _VERSIONS = "https://pypi.org/pypi/hushpore/json"
 #: Docks to open, in the order of the work.
 WIDGETS = ("Prepare", "Denoise", "Pores", "Results")
 
-#: Widgets that make the layers of a result, by the job in its record.
-_MAKES_LAYERS = {
-    "pores": "hushpore.viewer.segment.widget:PoresWidget",
-    "measure": "hushpore.viewer.segment.widget:MeasureWidget",
-    "phases": "hushpore.viewer.phases:PhasesWidget",
-}
-
 
 def open_viewer(paths: Sequence[str | os.PathLike[str]] = (), sample: bool = False) -> None:
     """Open napari on files, folders or the sample, and return when it is closed.
@@ -127,12 +120,15 @@ def show(shown: Any, viewer: Any = None) -> Any:
     import napari
     from napari.layers import Layer
 
+    from hushpore.viewer.docks import DOCKS, OF_JOB
     from hushpore.viewer.layers.conversion import layer_data
     from hushpore.viewer.running.task import capture
 
     viewer = viewer or napari.current_viewer() or napari.Viewer(title="hushpore")
     record = getattr(shown, "provenance", None)
-    maker = _MAKES_LAYERS.get("" if record is None else record["job"])
+    page = None if record is None else OF_JOB.get(record["job"])
+    # the widgets of this dock make the layers of their results
+    maker = DOCKS["Pores"].get(page) if page else None
     volume = getattr(shown, "volume", shown)
     kind = "labels" if volume.holds_labels else "image"
     made = layer_data(volume, kind, provenance=None if maker else record)
@@ -141,6 +137,6 @@ def show(shown: Any, viewer: Any = None) -> Any:
     layer = next(same, None) or viewer.add_layer(Layer.create(*made))
     if maker:
         target = capture(layer, tuple(volume.axes))
-        for each in resolve_name(maker).result_layers(shown, target):
+        for each in resolve_name(f"hushpore.viewer.{maker}").result_layers(shown, target):
             viewer.add_layer(Layer.create(*each))
     return viewer
