@@ -94,7 +94,8 @@ def main():
     from hushpore.sample_data import foam_phantom
 
     volume = foam_phantom((16, 64, 64)).volume
-    quick = {"steps": 2, "patch_size": 16, "batch_size": 2, "device": "cpu"}
+    # float32: bfloat16, which some processors are fast at, passes functions of its own
+    quick = {"steps": 2, "patch_size": 16, "batch_size": 2, "device": "cpu", "precision": "float32"}
     calls = {
         "segment_pores": lambda: hushpore.segment_pores(volume, device="cpu"),
         "denoise": lambda: hushpore.denoise(volume, **quick),
