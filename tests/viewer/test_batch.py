@@ -222,6 +222,23 @@ def test_a_result_is_opened_in_napari_which_gives_widgets_a_proxy(
     assert [layer.name for layer in viewer.layers] == ["one", "one pores"]
 
 
+def test_one_network_is_trained_for_all_scans(widget, scans, tmp_path, qtbot):
+    assert not widget.one_network.enabled
+    widget.denoise.value = True
+    assert widget.one_network.enabled
+    quick = JOBS["denoise"].settings(steps=1, patch_size=16)
+    presets.save_preset("quick", "denoise", quick)
+    widget.denoise_preset.value = "quick"
+    widget.one_network.value = True
+    widget.add(scans[1:])
+    widget.output.value = tmp_path / "out"
+    widget._buttons.run.click()
+    qtbot.waitUntil(lambda: not widget.is_running, timeout=LONG)
+    assert column(widget, 1) == ["done", "done"]
+    record = json.loads((tmp_path / "out" / "network.json").read_text())
+    assert [each["name"] for each in record["trained_on"]] == ["one", "two"]
+
+
 @pytest.mark.parametrize("denoise", [True, False])
 def test_it_waits_for_what_uses_its_device(scans, tmp_path, qtbot, monkeypatch, denoise):
     monkeypatch.setattr(choices, "find_devices", cache(lambda: Devices(Backend("cuda:0"))))

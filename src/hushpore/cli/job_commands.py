@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -29,7 +30,6 @@ from hushpore.jobs import CHAIN, JOBS, is_one_image, load
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
-    from pathlib import Path
 
     from hushpore.base.settings import Settings
     from hushpore.jobs import ExtraFile
@@ -110,29 +110,23 @@ def train_command() -> click.Command:
     """Return the command that trains one denoising network on several scans."""
 
     def command(paths: tuple[str, ...], output: str, **flags: Any) -> None:
-        from hushpore.base.atomic import new_file
-        from hushpore.denoising.trained_model import check_file_target
-        from hushpore.jobs.functions import start_together
+        from hushpore.runs.common_network import train_network
         from hushpore.runs.scan_recipe import ScanRecipe
 
         overwrite, quiet = flags["overwrite"], flags["as_json"]
-        target = check_file_target(output, overwrite)
-        record = check_file_target(target.with_suffix(".json"), overwrite)
+        target = Path(output).expanduser()
         settings = settings_from(flags, JOBS["denoise"].settings)
         how = reading_from(flags)
-        scans = [ScanRecipe.read_as(path, how).describe() for path in paths]
+        sources = [ScanRecipe.read_as(path, how) for path in paths]
         recorder = TimingRecorder(flags["timings"], flags["trace"], overwrite)
-        job = start_together(scans, settings.to_dict(), flags["device"])
+        job = train_network(sources, settings, target, device=flags["device"], overwrite=overwrite)
         result = drive(recorder.watch("denoise", job), "Train", quiet=quiet)
-        result.model.save(target, overwrite=overwrite)
-        with new_file(record, overwrite) as part:
-            part.write_text(json.dumps(result.provenance, indent=2), encoding="utf-8")
         recorder.show()
         if quiet:
             echo(json.dumps({"written": str(target), **result.provenance}, indent=2))
         else:
             echo_result(result.headline, result.remarks)
-            echo(f"Written: {target} and {record.name}")
+            echo(f"Written: {target} and {target.stem}.json")
 
     text = (
         "Train one denoising network on the scans SCANS, and save it as OUT (.safetensors), with "
@@ -167,6 +161,7 @@ def batch_command(jobs: Sequence[str] = CHAIN, name: str = "batch") -> click.Com
         overwrite: bool,
         groups: str,
         as_json: bool,
+        one_network: bool = False,
         **flags: Any,
     ) -> None:
         from hushpore.runs.batch import GROUPS, PICTURE, run_batch
@@ -183,6 +178,7 @@ def batch_command(jobs: Sequence[str] = CHAIN, name: str = "batch") -> click.Com
             jobs=n_jobs,
             overwrite=overwrite,
             groups=groups,
+            one_network=one_network,
         )
         done = drive(work, "Batch", quiet=as_json)
         if as_json:
@@ -210,6 +206,14 @@ def batch_command(jobs: Sequence[str] = CHAIN, name: str = "batch") -> click.Com
                 help=f"{kinds[job].title} each scan first.",
             )
             for job in jobs[:-1]
+        ),
+        *(
+            click.option(
+                "--one-network", is_flag=True,
+                help="Train one network on the middles of all scans, and denoise each with it. For "
+                "one kind of sample, scanned with the same settings.",
+            )
+            for job in jobs if job == "denoise"
         ),
         click.option(
             "--jobs", "n_jobs", default=1, show_default=True, metavar="N",

@@ -6,7 +6,7 @@ import json
 import os
 import threading
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -27,8 +27,17 @@ from hushpore.runs.batch_groups import (
     has_figures,
     note_on_units,
 )
-from hushpore.runs.batch_workers import State, plan, run_in_parallel, run_in_sequence
+from hushpore.runs.batch_workers import (
+    State,
+    find_scans,
+    plan,
+    positions,
+    run_in_parallel,
+    run_in_sequence,
+)
+from hushpore.runs.common_network import network_of_batch
 from hushpore.runs.control_chart import control_chart, control_table
+from hushpore.runs.scan_recipe import ScanRecipe
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
@@ -97,6 +106,7 @@ def run_batch(
     jobs: int = 1,
     overwrite: bool = False,
     groups: str = "",
+    one_network: bool = False,
 ) -> Batching:
     """Run the same jobs with the same settings on many scans; a job itself.
 
@@ -126,6 +136,10 @@ def run_batch(
         Groups to compare: ``"folder"`` (each folder with scans is a group), or a CSV file with the
         columns ``name`` and ``group``. Writes ``groups.csv`` (mean, standard deviation and number
         of scans of each group) and ``groups.png``.
+    one_network : bool, optional
+        Train one denoising network on the middles of all scans, for one kind of sample from one
+        scanner, and denoise each with it. It is kept as ``network.safetensors``, with its record
+        ``network.json``, and used again when the batch is continued.
 
     Yields
     ------
@@ -144,6 +158,8 @@ def run_batch(
         cannot be read.
     OutputError
         If the folder cannot be written, contains other results, or is in use by another batch.
+    StopEarly
+        If it is thrown in while the common network is trained.
 
     Notes
     -----
@@ -184,6 +200,16 @@ def run_batch(
         )
     known = {job: settings and settings.to_dict() for job, settings in steps.items()}
     with _claimed(folder):
+        if one_network and (denoising := wanted.get("denoise")) is not None:
+            sources = [
+                source
+                for path in find_scans(given, folder)
+                for _, source in positions(ScanRecipe.read_as(path, reading))
+            ]
+            model = yield from network_of_batch(
+                folder, sources, denoising, device=device, overwrite=overwrite
+            )
+            wanted["denoise"] = replace(denoising, **{"model": model})
         tasks = plan(given, folder, wanted, reading=reading, device=device, overwrite=overwrite)
         group_of = _groups(list(tasks), groups)
         return (yield from _run(folder, tasks, known, jobs, group_of))

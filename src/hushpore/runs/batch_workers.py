@@ -184,7 +184,7 @@ def plan(
     require_apart([output], scans)
     for scan, name in zip(scans, names_of(scans), strict=True):
         whole = ScanRecipe.read_as(scan, reading)
-        for end, source in _positions(whole):
+        for end, source in positions(whole):
             folder = output / f"{name}{end}"
             task = Task(folder.name, source, folder, of_each[scan], device, overwrite)
             provenance = task.provenance()
@@ -204,7 +204,7 @@ def plan(
     return tasks
 
 
-def _positions(whole: ScanRecipe) -> list[tuple[str, ScanRecipe]]:
+def positions(whole: ScanRecipe) -> list[tuple[str, ScanRecipe]]:
     """Return a recipe for each time and channel, with the end of its name, if ``at`` is "all"."""
     if ALL not in whole.at:
         return [("", whole)]

@@ -234,6 +234,12 @@ class BatchOptions(Reading):
 
     denoise: bool = option(True, "Denoise each scan before it is measured.", label="Denoise first")
     denoise_preset: str = option(DEFAULT, "Saved settings for denoising.")
+    one_network: bool = option(
+        False,
+        "Train one network on the middles of all scans, and denoise each with it, instead of a "
+        "network for each. For one kind of sample, scanned with the same settings.",
+        label="One network for all",
+    )
     pair: str = option(
         "",
         "Name of a repeat scan for each scan, or of the other half of its projections: {name}_odd "
@@ -275,7 +281,9 @@ class BatchOptions(Reading):
         other = "phases" if self.measure == "pores" else "pores"
         unused = {f"{other}_preset": f"Not used: {self.measure} are measured."}
         if not self.denoise:
-            unused |= dict.fromkeys(("denoise_preset", "pair"), "Not used: nothing is denoised.")
+            unused |= dict.fromkeys(
+                ("denoise_preset", "one_network", "pair"), "Not used: nothing is denoised."
+            )
         return unused
 
 
@@ -411,6 +419,7 @@ class BatchWidget(WorkerContainer):
             "jobs": options.jobs,
             "overwrite": options.overwrite,
             "groups": options.groups,
+            "one_network": options.one_network,
         }
 
     def _press(self) -> None:
@@ -428,7 +437,7 @@ class BatchWidget(WorkerContainer):
         if update.progress is not None:
             progress = update.progress
             self._bar.setValue(round(1000 * progress.fraction))
-            self._bar.setFormat(f"{progress.done} of {progress.total} scans")
+            self._bar.setFormat(f"{progress.done} of {progress.total} {progress.unit}")
         self.scans.native.show_states(self._states)
 
     def _returned(self, batch: Batch) -> None:
