@@ -51,10 +51,12 @@ def open_viewer(paths: Sequence[str | os.PathLike[str]] = (), sample: bool = Fal
     def say(text: str) -> None:
         place = Qt.AlignmentFlag.AlignHCenter | Qt.AlignmentFlag.AlignBottom
         splash.showMessage(f"{text}\n", place, Qt.GlobalColor.white)
-        # it is drawn once the system has shown it
-        for _ in range(10):
+        # it is drawn once the system has shown it, which may never be: where all is minimised
+        latest = time.monotonic() + 0.5
+        application.processEvents()
+        while not splash.windowHandle().isExposed() and time.monotonic() < latest:
+            time.sleep(0.001)
             application.processEvents()
-            time.sleep(0.01)
 
     say("Loading napari …")
     viewer = napari.Viewer(title="hushpore")

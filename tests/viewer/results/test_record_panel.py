@@ -143,7 +143,15 @@ def test_details_for_a_report_name_no_file(qtbot, viewer, panel):
     layer.metadata = {METADATA_KEY: {"provenance": {
         **PROVENANCE,
         "input": {"name": "patient 7", "source": "/home/me/patient 7.tif", "unit": "mm"},
-        "notes": ["Read with C:\\scans\\flat.tif beside it.", "Of 2 stacks the largest was read."],
+        "settings": {"void": "dark", "mask": "patient 7 mask"},
+        "auxiliary": {"mask": {"name": "patient 7 mask"}},
+        "notes": [
+            "Read with C:\\scans\\flat.tif beside it.",
+            "Of 2 stacks the largest was read.",
+            "The voxel size is that of patient 7.",
+            "In /home/a b/my new scans/second one.ome.tif. 1 slice, at 0.5 mm, is missing.",
+            "The folder /home/us/2025, with 3 stacks, holds patient 7.tif.",
+        ],
     }}}  # fmt: skip
     QApplication.clipboard().clear()
     panel._report.click()
@@ -157,8 +165,12 @@ def test_details_for_a_report_name_no_file(qtbot, viewer, panel):
     assert known["record"]["notes"] == [
         "Read with … beside it.",
         "Of 2 stacks the largest was read.",
+        "The voxel size is that of ….",
+        "In …. 1 slice, at 0.5 mm, is missing.",
+        "The folder … with 3 stacks, holds ….",
     ]
-    assert not any(each in text for each in ("patient", "flat.tif", "/home", "scans"))
+    assert known["record"]["settings"] == {"void": "dark", "mask": "…"}
+    assert not any(each in text for each in ("patient", "flat", "home", "scans", "one"))
 
 
 def test_the_record_can_be_saved(qtbot, viewer, panel, tmp_path, monkeypatch):

@@ -6,7 +6,7 @@ import html
 import json
 import re
 from functools import partial
-from pathlib import Path
+from pathlib import Path, PureWindowsPath
 from typing import TYPE_CHECKING, Any
 
 from napari.utils.notifications import show_info, show_warning
@@ -181,7 +181,8 @@ _TITLES = {
 
 #: Parts of a record that hold names of files, and paths in its texts.
 _NAMES = ("name", "source", "path", "stamp", "metadata")
-_PATH = re.compile(r"\S*[/\\]\S+")
+#: A path ends with the ending of a file in the same sentence, also after blanks, or else its word.
+_PATH = re.compile(r"\S*[/\\](?:(?:(?![.:;,] )[^\n\"<>|*?])*?(?:\.[A-Za-z]\w{1,4})+\b|\S+)")
 
 
 class RecordWidget(QWidget):
@@ -281,17 +282,31 @@ def _for_report(record: dict[str, Any]) -> str:
     backend = choose_backend()
     here = {"hushpore": __version__, **environment(), "device": backend.description}
     known = {**here, "details": backend.details(), "record": record}
-    return to_json(_without_names(known))
+    names = sorted(filter(None, map(re.escape, _names_in(record))), key=len, reverse=True)
+    named = re.compile(rf"(?<!\w)(?:{'|'.join(names)})(?!\w)" if names else "(?!)")
+    return to_json(_without_names(known, named))
 
 
-def _without_names(value: Any) -> Any:
-    """Return a record without what names a file or a folder."""
+def _names_in(value: Any) -> set[str]:
+    """Return what the parts of a record say that hold names: paths, files, files without ending."""
+    if not isinstance(value, dict):
+        return set().union(*map(_names_in, value)) if isinstance(value, list | tuple) else set()
+    held = {str(value[key]) for key in _NAMES[:3] if isinstance(value.get(key), str)}
+    paths = [PureWindowsPath(each) for each in held]  # divides at both kinds of slash
+    held |= {path.name for path in paths} | {path.stem for path in paths}
+    return held.union(*map(_names_in, value.values()))
+
+
+def _without_names(value: Any, named: re.Pattern[str]) -> Any:
+    """Return a record without what names a file or a folder; its texts also without `named`."""
     if isinstance(value, dict):
         kept = {key: each for key, each in value.items() if key not in _NAMES}
-        return {key: _without_names(each) for key, each in kept.items()}
+        return {key: _without_names(each, named) for key, each in kept.items()}
     if isinstance(value, list | tuple):
-        return [_without_names(each) for each in value]
-    return _PATH.sub("…", value) if isinstance(value, str) else value
+        return [_without_names(each, named) for each in value]
+    if not isinstance(value, str) or value.isidentifier():  # a word of a setting
+        return value
+    return _PATH.sub("…", named.sub("…", value))
 
 
 def provenance_of(layer: Any) -> dict[str, Any]:
