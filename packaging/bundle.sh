@@ -20,7 +20,7 @@ fi
 du -sm dist/hushpore
 case $(uname -s) in
 Linux)
-    tar --create --xz --file "dist/hushpore-$version-linux.tar.xz" --directory dist hushpore
+    XZ_OPT=-T0 tar --create --xz --file "dist/hushpore-$version-linux.tar.xz" --directory dist hushpore
     root=build/deb
     rm -rf $root
     mkdir -p $root/DEBIAN $root/opt $root/usr/bin $root/usr/share/applications $root/usr/share/pixmaps
@@ -29,7 +29,7 @@ Linux)
     cp src/hushpore/icon.png $root/usr/share/pixmaps/hushpore.png
     cp packaging/hushpore.desktop $root/usr/share/applications/
     sed "s/VERSION/$version/; s/SIZE/$(du -sk dist/hushpore | cut -f1)/" packaging/control > $root/DEBIAN/control
-    dpkg-deb --root-owner-group -Zzstd --build $root "dist/hushpore_${version}_amd64.deb" ;;
+    dpkg-deb --root-owner-group -Zxz --build $root "dist/hushpore_${version}_amd64.deb" ;;
 Darwin) ditto -c -k --keepParent dist/hushpore.app "dist/hushpore-$version-macos.zip" ;;
 *) (cd dist && 7z a -bd "hushpore-$version-windows.zip" hushpore > /dev/null) ;;
 esac

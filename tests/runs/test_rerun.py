@@ -85,6 +85,17 @@ def test_a_denoised_image_is_made_again_from_the_record_beside_it(
     assert hushpore.read(tmp_path / "again.tif").shape == (12, 40, 48)
 
 
+def test_another_number_of_threads_of_the_training_is_told(
+    scan: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 3)
+    done = call("run", scan, "-o", tmp_path / "one", "--threshold", "500", *QUICK)
+    assert done.exit_code == 0, done.output
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 1)
+    done = call("rerun", tmp_path / "one", "-o", tmp_path / "two", "--device", "cpu")
+    assert "the device was CPU, 3 threads and is CPU, 1 thread." in done.output
+
+
 def test_a_denoised_image_is_made_again_in_blocks(scan: Path, tmp_path: Path) -> None:
     assert call("denoise", scan, "-o", tmp_path / "clean.tif", *QUICK).exit_code == 0
     again = tmp_path / "again.ome.zarr"

@@ -237,8 +237,9 @@ def _made(record: dict[str, Any], file: Path) -> _Made:
                 if isinstance(value, int | float) and not name.endswith("_seconds")
             }
         )
-        # without the reason for the choice, which follows in brackets
-        made.conditions["the device"] = str(job.get("device")).partition(" (")[0]
+        # of the first job: pores are the same on all; without the reason, which is in brackets
+        device = str(job.get("device")).partition(" (")[0]
+        made.conditions.setdefault("the device", device)
         made.conditions["memory"] = job.get("memory") or "not limited"
         made.conditions["hushpore"] = str(job.get("hushpore"))
         made.conditions.update(job.get("versions", {}))
