@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import importlib.util
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -43,7 +42,7 @@ def measure() -> dict[str, object]:
     """Pointers a voxel that are followed, and bytes a voxel that are moved."""
     shim = _shim()
     built = shim.build_together(SOURCES, definitions())
-    gpu = OnCpu(np, lambda source, _: built[source], SimpleNamespace(transfers=None))  # type: ignore[arg-type]
+    gpu = OnCpu(np, lambda source, _: built[source])
     noise = np.random.default_rng(0).normal(size=(SIZE,) * 3).astype(np.float32)
     void = (ndi.gaussian_filter(noise, 3, mode="wrap") > 0).view(np.uint8)
     orders = {order: counted(gpu, void, order) for order in shim.ORDERS}

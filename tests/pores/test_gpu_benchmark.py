@@ -112,7 +112,9 @@ def _pretended(
 
     kernels = dict(zip(SOURCES, emulated.sources(), strict=True))
     monkeypatch.setattr(
-        Gpu, "of", lambda backend: Gpu(emulated.xp, lambda source, _: kernels[source], backend)
+        Gpu,
+        "of",
+        lambda backend: Gpu(emulated.xp, lambda source, _: kernels[source], backend.transfers),
     )
     monkeypatch.setattr(pores, "Watched", Watched)
     monkeypatch.setattr(pores, "choose_backend", lambda device: gpu_backend())

@@ -156,12 +156,13 @@ class Engine:
         count: int = 0,
         *,
         faces_only: bool = False,
+        further: Any = None,
     ) -> SlabWatershed:
         """Find the basins of a slab; see `watershed.basins.watershed_slab`."""
         # the watershed also writes to the slice beside the slab
         before = pointers[:first].copy()
         how = (distance, pointers, self.threads, first, last, count)
-        found = watershed_slab(*how, faces_only=faces_only)
+        found = watershed_slab(*how, faces_only=faces_only, further=further)
         pointers[:first] = before
         return found
 

@@ -149,12 +149,21 @@ def mark_basins(markers: Array, basins: Int32s, count: int) -> Marks:
     basin = basins[place]
     # labels can be any integers; their ranks fit int32
     rank = np.unique(number, return_inverse=True)[1].reshape(-1) + 1
-    lowest = np.full(count + 1, np.iinfo(np.int32).max, np.int32)
-    np.minimum.at(lowest, basin, rank.astype(np.int32))
-    lowest[lowest == np.iinfo(np.int32).max] = 0
-    lowest[0] = 0
+    lowest = lowest_markers(rank.astype(np.int32), basin, count)
     in_solid = int(np.count_nonzero(basin == 0))
     return Marks(lowest, number.size, in_solid, bool((number < 0).any()))
+
+
+def lowest_markers(number: Int32s, basin: Int32s, count: int) -> Int32s:
+    """Return the lowest marker in each of `count` basins (count + 1,); 0 without one, and for 0.
+
+    `number`, `basin`: (n,): of each marked voxel.
+    """
+    lowest = np.full(count + 1, np.iinfo(np.int32).max, np.int32)
+    np.minimum.at(lowest, basin, number)
+    lowest[lowest == np.iinfo(np.int32).max] = 0
+    lowest[0] = 0
+    return lowest
 
 
 def require_points(markers: Array, shape: tuple[int, ...]) -> None:

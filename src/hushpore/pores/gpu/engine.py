@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from hushpore.base.arrays import Array
+    from hushpore.device.transfers import Transfers
 
 #: Files of kernels: of the void, distances, basins and their graph.
 SOURCES = [
@@ -47,7 +48,7 @@ def definitions() -> tuple[str, ...]:
 
 _EMPTY, _LOWER = np.uint64(2**64 - 1), np.uint64(2**32 - 1)
 _THREADS = 1 << 18  # as many as a large GPU runs at a time
-_BITS = 32  # as in basins.cu
+BITS = 32  # flags of a word, as in basins.cu
 _BLOCKS = 1 << 10  # of threads that work together, or on one row after the other
 _RUNS = 2048  # voxels that a block of threads looks through at a time, as in graph.cu
 _TABLES = 256  # of counts that all threads add to
@@ -107,17 +108,17 @@ class Gpu:
     """The arrays and the pore kernels of a GPU.
 
     `xp`: the array library: ``cupy``. `load`: returns the kernels of a source file, compiled with
-    some `definitions`.
+    some `definitions`. `transfers`: copies to and from the GPU; by default within the host.
     """
 
     def __init__(
         self,
         xp: Any,
         load: Callable[[Path, tuple[str, ...]], Kernels],
-        backend: Backend | None = None,
+        transfers: Transfers | None = None,
     ) -> None:
         self.xp = xp
-        self._transfers = (backend or Backend()).transfers
+        self._transfers = transfers or Backend().transfers
         self.void, self._distance, self.basins, self.graph = (
             load(source, definitions()) for source in SOURCES
         )
@@ -130,7 +131,9 @@ class Gpu:
         """
         cupy = backend.cupy()
         return cls(
-            cupy, lambda source, macros: load_kernels(source, backend.device, macros), backend
+            cupy,
+            lambda source, macros: load_kernels(source, backend.device, macros),
+            backend.transfers,
         )
 
     def sources(self) -> tuple[Kernels, ...]:
@@ -229,12 +232,14 @@ class Gpu:
         before: int = 0,
         *,
         faces_only: bool = False,
+        further: Any = None,
     ) -> GpuWatershed:
         """Return the basins of a slab; see `hushpore.pores.watershed.basins.watershed_slab`.
 
         `distance`: (z, y, x), float32, fewer than 2**31 voxels. `first`, `last`: slices of the
         slab; by default all. `before`: basins that come before this slab's. `faces_only`: whether
-        voxels lead to the 6 neighbours that they share a face with only.
+        voxels lead to the 6 neighbours that they share a face with only. `further`: int64, flat
+        indices of voxels that are made peaks, where the slab is all there is.
         """
         xp, launch = self.xp, self.basins.launch
         depth, height, width = distance.shape
@@ -245,11 +250,14 @@ class Gpu:
         sums = xp.empty(count, np.float32)
         launch("sum_boxes", count, distance, sums, all_, *size)
         pointers = xp.empty(count, np.int32)
-        is_peak, is_exit = (xp.zeros(-(-flags // _BITS), np.uint32) for flags in (own, 2 * plane))
+        is_peak, is_exit = (xp.zeros(-(-flags // BITS), np.uint32) for flags in (own, 2 * plane))
         how = (np.int64(depth), *size, np.int32(faces_only), begin, end)
         given = (distance, sums, pointers, is_peak, is_exit)
         launch("steepest_ascent", count, *given, all_, *how)
         del sums, given
+        if further is not None:
+            places = (further, pointers, is_peak, np.int64(further.size))
+            launch("make_peaks", int(further.size), *places)
         peaks = Flags(self, is_peak)
         numbers = (peaks.flags, peaks.counts)
         launch("number", own, pointers, *numbers, begin, end, np.int32(before))
@@ -303,11 +311,11 @@ class Gpu:
             self.graph, "count_border_crossings", count // width, N_DIRECTIONS, (basins,), size[1:]
         )
         ways = np.int32(3 if faces_only else N_DIRECTIONS)
-        room = (1024 + _ROOM * (high - low)) // _BITS * _BITS
+        room = (1024 + _ROOM * (high - low)) // BITS * BITS
         while True:
             crossings = xp.zeros((high - low, N_DIRECTIONS), np.uint64)
             keys = xp.full(room, _EMPTY, np.uint64)
-            is_used = xp.zeros(room // _BITS, np.uint32)
+            is_used = xp.zeros(room // BITS, np.uint32)
             saddles = xp.zeros(room, np.uint64)
             contacts = xp.zeros((room, N_DIRECTIONS), np.int32)
             is_full = xp.zeros(1, np.int32)

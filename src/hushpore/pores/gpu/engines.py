@@ -96,8 +96,9 @@ class GpuSlabs(Engine):
         count: int = 0,
         *,
         faces_only: bool = False,
+        further: None = None,
     ) -> SlabWatershed:
-        """Do as `Engine.watershed_slab`, which raises `InputError` too."""
+        """Do as `Engine.watershed_slab`, without `further`, which raises `InputError` too."""
         (heights,) = self._put(distance)
         found = self._gpu.watershed(heights, first, last, count, faces_only=faces_only)
         require_numbers(count + int(found.peaks.size))
@@ -270,10 +271,11 @@ class GpuWhole(Engine):
         count: int = 0,
         *,
         faces_only: bool = False,
+        further: Any = None,
     ) -> SlabWatershed:
         """Find the basins; waits for the GPU once."""
         with self._timer.stage("basins", syncs=1):
-            found = self._gpu.watershed(distance, faces_only=faces_only)
+            found = self._gpu.watershed(distance, faces_only=faces_only, further=further)
         return SlabWatershed(found.peaks, _NO_EXITS, _NO_EXITS, found.basins)
 
     def tables(self, shape: Sequence[int], peaks: Any, *, faces_only: bool = False) -> _Tables:
@@ -356,6 +358,7 @@ class _Tables:
 
     def __init__(self, engine: GpuWhole, peaks: Any, faces_only: bool) -> None:
         self._engine, self.peaks, self.faces_only = engine, peaks, faces_only
+        self.phase: Any = None
 
     def add(
         self,

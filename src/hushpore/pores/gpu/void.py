@@ -14,6 +14,7 @@ import numpy as np
 
 from hushpore.base.rescaled import Scaled, held
 from hushpore.base.volume import require_range
+from hushpore.pores.gpu.engine import BITS, Flags
 from hushpore.pores.void.components import AIR, SOLID
 from hushpore.pores.void.threshold import Range, bins_of, counted_once
 from hushpore.scan.histogram import Histogram
@@ -47,20 +48,22 @@ def kind_of(volume: Volume) -> int | None:
 class GpuGrey:
     """The grey values of a volume on a GPU.
 
-    `volume`: 2D or 3D, in memory, of a type that has a `kind_of`.
+    `volume`: 2D or 3D, in memory, of a type that has a `kind_of`. `there`: its values, if they are
+    on the GPU already; only the type and the shape of the volume count then.
     """
 
-    def __init__(self, gpu: Gpu, volume: Volume) -> None:
+    def __init__(self, gpu: Gpu, volume: Volume, there: Any = None) -> None:
         self._gpu, self._volume = gpu, volume
         self.dtype = volume.dtype.newbyteorder("=")
         self.shape = (1,) * (3 - volume.n_spatial) + volume.shape
         self._count = math.prod(self.shape)
         kind = kind_of(volume)
         assert kind is not None, "it can be read on the GPU"
-        stored = held(volume.data)
-        native = np.ascontiguousarray(stored, np.dtype(stored.dtype).newbyteorder("="))
-        on_gpu = gpu.put(native.reshape(-1).view(np.uint8))
-        self._values = (on_gpu, np.int32(kind), *self._line())
+        if there is None:
+            stored = held(volume.data)
+            native = np.ascontiguousarray(stored, np.dtype(stored.dtype).newbyteorder("="))
+            there = gpu.put(native.reshape(-1).view(np.uint8))
+        self._values = (there.reshape(-1).view(np.uint8), np.int32(kind), *self._line())
 
     def _line(self) -> tuple[Any, Any, np.int64]:
         """Return slopes and intercepts on the GPU, and of how many voxels each is."""
@@ -203,19 +206,20 @@ def why_on_host(volume: Volume, settings: PoreSettings, padding: float | None = 
 class GpuParts:
     """The 6-connected parts of a void on a GPU.
 
-    `phase`: (z, y, x), uint8: void is what is `OPEN`.
+    `phase`: (z, y, x), uint8: void is what is `OPEN`. `full`: whether voxels that share an edge or
+    a corner are connected too.
     `parts`: int32: for each voxel one of its part that comes before, for the first itself; -1 where
     there is none. `is_marked`: uint8: which parts are marked, at their first voxels.
     """
 
-    def __init__(self, gpu: Gpu, phase: Any) -> None:
+    def __init__(self, gpu: Gpu, phase: Any, *, full: bool = False) -> None:
         self._gpu = gpu
         self._count = int(phase.size)
         self._size = (np.int32(phase.shape[1]), np.int32(phase.shape[2]))
         where = (np.int64(self._count), *self._size)
         self.parts = gpu.xp.empty(self._count, np.int32)
         gpu.void.launch("link_runs", self._count, phase, self.parts, *where)
-        gpu.void.launch("union_parts", self._count, self.parts, *where)
+        gpu.void.launch("union_parts", self._count, self.parts, np.int32(full), *where)
         self.is_marked = gpu.xp.zeros(self._count, np.uint8)
 
     def mark_faces(self, *, along_z: tuple[bool, bool], along_y: bool) -> None:
@@ -245,6 +249,21 @@ class GpuParts:
         self._gpu.void.launch(
             "mark_neighbours", self._count, self.parts, phase, self.is_marked, *where
         )
+
+    def numbered(self) -> tuple[Any, int]:
+        """Number the parts from 1, by their first voxels, in place of `parts`.
+
+        Returns: int32, 0 where there is no void; and how many parts there are. Waits for the GPU
+        once.
+        """
+        gpu, count = self._gpu, np.int64(self._count)
+        is_first = gpu.xp.zeros(-(-self._count // BITS), np.uint32)
+        gpu.basins.launch("point_to_firsts", self._count, self.parts, is_first, count)
+        firsts = Flags(gpu, is_first)
+        how = (firsts.flags, firsts.counts, np.int64(0), count, np.int32(0))
+        gpu.basins.launch("number", self._count, self.parts, *how)
+        (number,) = gpu.numbers(firsts.total)
+        return self.parts, number
 
     def measure(self, first: int, last: int) -> tuple[Any, Any]:
         """Count voxels, and find the parts in the slices that begin with two voxels.

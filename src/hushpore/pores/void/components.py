@@ -157,10 +157,11 @@ class Components:
         runs.paint(phase, phase_of[self._component[first : first + runs.count]], threads)
 
 
-def find_runs(phase: Array, threads: KernelThreads) -> Runs:
+def find_runs(phase: Array, threads: KernelThreads, *, full: bool = False) -> Runs:
     """Find the 6-connected parts of the void in a slab.
 
-    `phase`: (z, y, x), bool or uint8, C order: void is what is `OPEN`, or true.
+    `phase`: (z, y, x), bool or uint8, C order: void is what is `OPEN`, or true. `full`: whether
+    voxels that share an edge or a corner are connected too.
     """
     depth, height, width = phase.shape
     rows = phase.view(np.uint8).reshape(-1, width)
@@ -177,10 +178,10 @@ def find_runs(phase: Array, threads: KernelThreads) -> Runs:
         _find_runs(rows, *where, line, line.view(np.uint64), found, first, last)
 
     threads.over(len(rows), fill, smallest=256)
-    begun = threads.over(depth, _connect, height, *where, part)
+    begun = threads.over(depth, _connect, height, *where, part, int(full))
     # memory that is not written to is not taken
     voxels = np.empty(part.size, np.int32)
-    count = _connect_across(height, *where, part, np.array(begun), voxels)
+    count = _connect_across(height, *where, part, int(full), np.array(begun), voxels)
     return Runs((depth, height, width), *where, part, count, voxels[:count].copy())
 
 
@@ -201,14 +202,14 @@ def closed_bits(phase: UInt8s, threads: KernelThreads, out: UInt8s | None = None
 
 
 def find_components(
-    void: Array, faces: tuple[bool, bool, bool], threads: KernelThreads
+    void: Array, faces: tuple[bool, bool, bool], threads: KernelThreads, *, full: bool = False
 ) -> Components:
     """Find the 6-connected components of a void in one piece.
 
-    `void`: as for `find_runs`. `faces`: see `Components`.
+    `void`, `full`: as for `find_runs`. `faces`: see `Components`.
     """
     components = Components(faces, Slabs(len(void), len(void)))
-    components.add(find_runs(void, threads))
+    components.add(find_runs(void, threads, full=full))
     components.join()
     return components
 
@@ -333,19 +334,27 @@ def _find_runs(
 
 @kernel
 def _connect(
-    height: int, start: Int64s, begin: Int32s, end: Int32s, parent: Int32s, first: int, last: int
+    height: int,
+    start: Int64s,
+    begin: Int32s,
+    end: Int32s,
+    parent: Int32s,
+    gap: int,
+    first: int,
+    last: int,
 ) -> int:
     """Join the runs of a range of slices by union-find; returns the first slice.
 
-    At first every run is its own parent. No parent lies outside the range.
+    At first every run is its own parent. No parent lies outside the range. `gap`: 1 if voxels that
+    share an edge or a corner are connected, else 0.
     """
     for run in range(start[first * height], start[last * height]):
         parent[run] = run
     for row in range(first * height, last * height):
         if row % height:
-            _union_rows(parent, start, begin, end, row, row - 1)
+            _union_rows(parent, start, begin, end, row, row - 1, gap)
         if row >= (first + 1) * height:
-            _union_rows(parent, start, begin, end, row, row - height)
+            _union_with_slice_before(parent, start, begin, end, row, height, gap)
     return first
 
 
@@ -356,17 +365,18 @@ def _connect_across(
     begin: Int32s,
     end: Int32s,
     parent: Int32s,
+    gap: int,
     begun: Int64s,
     voxels: Int32s,
 ) -> int:
     """Join ranges of slices, and number the parts from 0, in the order of their first runs.
 
-    `begun`: the first slice of each range. The numbers take the place of the parents. `voxels`:
-    room for how many each part has. Returns how many parts there are.
+    `gap`: see `_connect`. `begun`: the first slice of each range. The numbers take the place of the
+    parents. `voxels`: room for how many each part has. Returns how many parts there are.
     """
     for piece in range(1, begun.size):
         for row in range(begun[piece] * height, (begun[piece] + 1) * height):
-            _union_rows(parent, start, begin, end, row, row - height)
+            _union_with_slice_before(parent, start, begin, end, row, height, gap)
     count = _compact(parent)
     for part in range(count):
         voxels[part] = 0
@@ -376,16 +386,27 @@ def _connect_across(
 
 
 @inlined
-def _union_rows(
-    parent: Int32s, start: Int64s, begin: Int32s, end: Int32s, row: int, other: int
+def _union_with_slice_before(
+    parent: Int32s, start: Int64s, begin: Int32s, end: Int32s, row: int, height: int, gap: int
 ) -> None:
-    """Join all runs of two rows that overlap in x."""
+    """Join the runs of a row with those of the slice before it; see `_connect`."""
+    for other in range(
+        row - height - gap * (row % height > 0), row - height + gap * ((row + 1) % height > 0) + 1
+    ):
+        _union_rows(parent, start, begin, end, row, other, gap)
+
+
+@inlined
+def _union_rows(
+    parent: Int32s, start: Int64s, begin: Int32s, end: Int32s, row: int, other: int, gap: int
+) -> None:
+    """Join all runs of two rows that overlap in x, or with a `gap` of 1 touch across a corner."""
     # without a sign indices are not asked whether they count from the end
     a, last = np.uint64(start[row]), np.uint64(start[row + 1])
     b, other_last = np.uint64(start[other]), np.uint64(start[other + 1])
     while a < last and b < other_last:
         end_a, end_b = end[a], end[b]
-        if begin[a] < end_b and begin[b] < end_a:
+        if begin[a] < end_b + gap and begin[b] < end_a + gap:
             _union(parent, np.int64(a), np.int64(b))
         # without a branch, which in noise would be mistaken half of the time
         a += np.uint64(end_a < end_b)

@@ -471,17 +471,20 @@ def watershed_slab(
     count: int = 0,
     *,
     faces_only: bool = False,
+    further: Int64s | None = None,
 ) -> SlabWatershed:
     """Find the basins of a slab, with exits for voxels that ascend beyond it.
 
     `distance`, `pointers`, `first`, `last`: as for `Watershed.find`. A voxel that leaves the slab
     at its exit n gets ``-1 - n``. `count`: number of basins before this slab.
-    `faces_only`: as for `Watershed`.
+    `faces_only`: as for `Watershed`. `further`: flat indices of voxels that are made peaks.
     Raises InputError if there are more basins than int32 can number.
     """
     _, height, width = distance.shape
     size = height * width
     peaks = steepest_ascent(distance, pointers, first, last, threads, faces_only=faces_only)
+    if further is not None:
+        peaks = np.union1d(peaks, further)
     require_numbers(count + peaks.size)
     flat = pointers.reshape(-1)
     begin, end = first * size, last * size

@@ -183,18 +183,23 @@ def find_overlapping(
     return overlaps
 
 
-def merge_by_height(graph: BasinGraph, h: float, overlapping: Mask | None = None) -> Int32s:
+def merge_by_height(
+    graph: BasinGraph, h: float, overlapping: Mask | None = None, *, squared: bool = True
+) -> Int32s:
     """Merge basins of which the lower peak rises above the neck by at most `h`.
 
     `graph`: basins 1 to n and their edges. `h`: merge height in voxels of the smallest spacing,
     compared with radii. `overlapping`: (edges,), bool: edges whose basins are merged whatever `h`.
+    `squared`: whether the heights of the graph are squared, or `h` is compared with them as is.
     Returns: (n + 1,), int32: for each basin, the basin that represents its pore; 0 for 0.
 
     Among equally wide necks those with more contacts come first, then those of lower basin numbers,
     so that the result does not depend on the order in which edges were found.
     """
-    radius = np.sqrt(graph.peak_squared_distance.astype(np.float64))
-    neck = np.sqrt(np.maximum(graph.saddle, 0).astype(np.float64))
+    radius = graph.peak_squared_distance.astype(np.float64)
+    neck = np.maximum(graph.saddle, 0).astype(np.float64)
+    if squared:
+        radius, neck = np.sqrt(radius), np.sqrt(neck)
     order = graph.by_neck
     if overlapping is not None:
         neck[overlapping] = np.inf

@@ -110,6 +110,16 @@ __global__ void steepest_ascent(
         set_flag(is_exit, target - end + plane);
 }
 
+// Make peaks of some voxels: what led to them or over them ends there.
+__global__ void make_peaks(
+    const long long *places, int *pointers, unsigned *is_peak, long long number)
+{
+    long long i = (long long)blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= number) return;
+    pointers[places[i]] = ~(int)places[i];
+    set_flag(is_peak, places[i]);
+}
+
 // Replace pointers by the numbers of the peaks that they lead to, from `first` on; those that lead out
 // of the slab go on pointing to where they do.
 //
@@ -130,6 +140,16 @@ __global__ void number(
     }
     int at = ~found;
     if (at >= begin && at < end) pointers[i] = first + count_up_to(is_peak, peaks, at - begin);
+}
+
+// Turn the pointers of parts, each to an earlier voxel of its part, -1 where there is none, into those
+// that `number` takes, and flag the first voxels, which point to themselves.
+__global__ void point_to_firsts(int *parts, unsigned *is_first, long long count)
+{
+    long long i = (long long)blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= count) return;
+    if (parts[i] == (int)i) set_flag(is_first, i);
+    parts[i] = ~parts[i];
 }
 
 // Replace the pointers that are left by -1 - n where they lead to exit n.

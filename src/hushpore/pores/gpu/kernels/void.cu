@@ -229,14 +229,23 @@ __global__ void link_runs(
     parts[i] = (int)up;
 }
 
-// Make one of all parts that share a face along y or z. Where the voxels before these two along x are
-// void, they see to it.
-__global__ void union_parts(int *parts, long long count, int height, int width)
+// Make one of all parts that share a face along y or z; where `full`, an edge or a corner too. Where
+// the voxels before these two along x are void, they see to it.
+__global__ void union_parts(int *parts, int full, long long count, int height, int width)
 {
     long long i = (long long)blockIdx.x * blockDim.x + threadIdx.x;
     if (i >= count || parts[i] < 0) return;
     long long plane = (long long)height * width;
     Voxel voxel = voxel_at(i, height, width);
+    for (int dz = full ? -1 : 1; dz <= 0; dz++)
+        for (int dy = -1; dy <= -2 * dz - 1; dy++)
+            for (int dx = -1; dx <= 1; dx++) {
+                if (voxel.z + dz < 0 || voxel.y + dy < 0 || voxel.y + dy >= height ||
+                    voxel.x + dx < 0 || voxel.x + dx >= width) continue;
+                long long other = i + ((long long)dz * height + dy) * width + dx;
+                if (parts[other] >= 0) union_roots(parts, (int)i, (int)other);
+            }
+    if (full) return;
     bool follows = voxel.x > 0 && parts[i - 1] >= 0;
     for (int along_z = 0; along_z < 2; along_z++) {
         if (along_z ? voxel.z == 0 : voxel.y == 0) continue;

@@ -1,0 +1,202 @@
+"""The functions of `hushpore.ndimage` beside those of SciPy, scikit-image, edt and cc3d.
+
+First that results are equal on many random arrays, then the time on a rock-like volume, in turn in
+one process. edt and cc3d are compared where they are installed (`pip install edt
+connected-components-3d`), CuPy and cuCIM where there is a GPU.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from scipy import ndimage as ndi
+from skimage import measure as skimage_measure
+from skimage import morphology, segmentation
+
+from benchmarks._parts import Figures, in_one
+from hushpore import ndimage
+from hushpore.device.backend import choose_backend
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+#: Random arrays, of two axes and of three.
+ARRAYS = 1000
+
+#: Edges of the volume that is timed, and how often.
+EDGES, REPEATS = (128, 256), 5
+
+MERGE_HEIGHT = 0.4
+
+
+def measure() -> Figures:
+    """Compare on random arrays, and time on a volume."""
+    return in_one(PARTS)
+
+
+def _agreement() -> Figures:
+    """Count the random arrays on which results differ."""
+    rng = np.random.default_rng(0)
+    differ = dict.fromkeys(("label", "fill_holes", "distance", "watershed", "properties"), 0)
+    voxels = 0
+    for number in range(ARRAYS):
+        most = ((9, 14, 70), (33, 70))[number % 2]
+        shape = tuple(int(rng.integers(1, 1 + each)) for each in most)
+        image = ndi.gaussian_filter(rng.random(shape), rng.uniform(0, 1.5)).astype(np.float32)
+        void = image > rng.uniform(0.2, 0.8)
+        n_axes, full = len(shape), number % 4 > 1
+        structure = ndi.generate_binary_structure(n_axes, n_axes if full else 1)
+        sampling = tuple(rng.uniform(0.3, 4, n_axes))
+        voxels += image.size
+        labels, count = ndi.label(void, structure)
+        found, own_count = ndimage.label(void, structure)
+        differ["label"] += count != own_count or not np.array_equal(found, labels)
+        filled = ndi.binary_fill_holes(void, structure)
+        differ["fill_holes"] += not np.array_equal(ndimage.fill_holes(void, structure), filled)
+        differ["distance"] += not _same_distance(void, sampling)
+        connectivity = n_axes if full else 1
+        if image.size > 1:
+            minima = morphology.local_minima(image, connectivity=connectivity)
+            markers = skimage_measure.label(minima, connectivity=connectivity)
+            expected = segmentation.watershed(image, markers, connectivity)
+            own = ndimage.watershed(image, markers, connectivity)
+            differ["watershed"] += not np.array_equal(own, expected)
+        names = ("label", "num_pixels", "area", "bbox", "centroid", "equivalent_diameter_area")
+        table = ndimage.regionprops_table(labels, properties=names, spacing=sampling)
+        known = skimage_measure.regionprops_table(labels, properties=names, spacing=sampling)
+        differ["properties"] += not all(
+            np.allclose(table[name], known[name], rtol=1e-9) for name in known
+        )
+    return {"arrays": ARRAYS, "voxels": voxels, **{f"{k} differs": n for k, n in differ.items()}}
+
+
+def _same_distance(void: Any, sampling: tuple[float, ...]) -> bool:
+    found = ndimage.distance_transform_edt(void, sampling)
+    if void.all():
+        return bool(np.isinf(found).all())
+    expected = [ndi.distance_transform_edt(void, sampling)]
+    if find_spec("edt"):
+        import edt
+
+        expected.append(edt.edt(void, sampling))
+    return all(np.allclose(found, each, rtol=1e-6) for each in expected)
+
+
+def _volume(edge: int) -> tuple[Any, Any]:
+    """Return a void of structures of some ten voxels, and grey values."""
+    rng = np.random.default_rng(0)
+    grey = ndi.gaussian_filter(rng.standard_normal((edge,) * 3, np.float32), 4, mode="wrap")
+    return grey > 0, ((grey / grey.std() * 400) + 2000).clip(0, 4095).astype(np.uint16)
+
+
+def _times(edge: int) -> Figures:
+    """Seconds of each function and of its counterparts on the CPU, and on a GPU if there is one."""
+    void, grey = _volume(edge)
+    distance = ndi.distance_transform_edt(void).astype(np.float32)
+    peaks = skimage_measure.label(morphology.local_maxima(distance) & void)
+    labels = ndimage.watershed(void, merge_height=MERGE_HEIGHT)
+    names = ("label", "area", "bbox", "centroid", "intensity_mean")
+    ways: dict[str, dict[str, Callable[[], Any]]] = {
+        "label": {"hushpore": lambda: ndimage.label(void), "SciPy": lambda: ndi.label(void)},
+        "distance_transform_edt": {
+            "hushpore": lambda: ndimage.distance_transform_edt(void),
+            "SciPy": lambda: ndi.distance_transform_edt(void),
+        },
+        "fill_holes": {
+            "hushpore": lambda: ndimage.fill_holes(void),
+            "SciPy": lambda: ndi.binary_fill_holes(void),
+        },
+        "watershed, markers": {
+            "hushpore": lambda: ndimage.watershed(-distance, peaks, mask=void),
+            "scikit-image": lambda: segmentation.watershed(-distance, peaks, mask=void),
+        },
+        "watershed, merge height": {
+            "hushpore": lambda: ndimage.watershed(void, merge_height=MERGE_HEIGHT)
+        },
+        "local_thickness": {"hushpore": lambda: ndimage.local_thickness(void)},
+        "regionprops_table": {
+            "hushpore": lambda: ndimage.regionprops_table(labels, grey, names),
+            "scikit-image": lambda: skimage_measure.regionprops_table(labels, grey, names),
+        },
+    }
+    if find_spec("cc3d"):
+        import cc3d
+
+        ways["label"]["cc3d"] = lambda: cc3d.connected_components(void, connectivity=6)
+    if find_spec("edt"):
+        import edt
+
+        ways["distance_transform_edt"]["edt"] = lambda: edt.edt(void, parallel=0)
+    if choose_backend().is_cuda:
+        _add_gpu(ways, void, grey, distance, peaks, labels)
+    figures, samples = {}, {}
+    for name, works in ways.items():
+        for work in works.values():
+            work()
+        seconds: dict[str, list[float]] = {way: [] for way in works}
+        for _ in range(REPEATS):
+            for way, work in works.items():
+                start = time.perf_counter()
+                work()
+                seconds[way].append(round(time.perf_counter() - start, 5))
+        medians = {way: statistics.median(each) for way, each in seconds.items()}
+        figures[name] = {
+            **{f"{way}, s": each for way, each in medians.items()},
+            **{
+                f"{way} over hushpore": round(each / medians["hushpore"], 2)
+                for way, each in medians.items()
+                if way != "hushpore"
+            },
+        }
+        samples[name] = seconds
+    return {**figures, "samples": samples}
+
+
+def _add_gpu(ways: dict[str, dict[str, Callable[[], Any]]], *arrays: Any) -> None:
+    """Add the functions on a GPU, and those of CuPy and cuCIM."""
+    import cupy
+
+    void, grey, distance, peaks, labels = (cupy.asarray(each) for each in arrays)
+    on_gpu: dict[str, Callable[[], Any]] = {
+        "label": lambda: ndimage.label(void),
+        "distance_transform_edt": lambda: ndimage.distance_transform_edt(void),
+        "fill_holes": lambda: ndimage.fill_holes(void),
+        "watershed, markers": lambda: ndimage.watershed(-distance, peaks, mask=void),
+        "watershed, merge height": lambda: ndimage.watershed(void, merge_height=MERGE_HEIGHT),
+        "local_thickness": lambda: ndimage.local_thickness(void),
+        "regionprops_table": lambda: ndimage.regionprops_table(labels, grey),
+    }
+    for name, work in on_gpu.items():
+        ways[name]["hushpore, GPU"] = _waited(work)
+    from cupyx.scipy import ndimage as cupy_ndimage
+
+    ways["label"]["CuPy"] = _waited(lambda: cupy_ndimage.label(void))
+    ways["fill_holes"]["CuPy"] = _waited(lambda: cupy_ndimage.binary_fill_holes(void))
+    if find_spec("cucim"):
+        from cucim.core.operations.morphology import distance_transform_edt
+
+        work = _waited(lambda: distance_transform_edt(void))
+    else:
+        # the same code as cuCIM's
+        work = _waited(lambda: cupy_ndimage.distance_transform_edt(void))
+    ways["distance_transform_edt"]["cuCIM or CuPy"] = work
+
+
+def _waited(work: Callable[[], Any]) -> Callable[[], Any]:
+    import cupy
+
+    def done() -> None:
+        work()
+        cupy.cuda.Device().synchronize()
+
+    return done
+
+
+PARTS = {
+    "random arrays": _agreement,
+    **{f"{edge}^3": (lambda edge=edge: _times(edge)) for edge in EDGES},
+}
