@@ -53,6 +53,7 @@ TINY: dict[str, dict[str, Any]] = {
         "DRAWN": 10,
         "TOLD": 50,
     },
+    "ndimage": {"ARRAYS": 6, "EDGES": (16,), "REPEATS": 1},
     "noise_model": {"LARGE": 16, **ONE_SCAN},
     "pores": {"SIZES": (16, 20, 24), "ROCK": 24, "ROUNDS": 1},
     "pores_on_disk": {"SIZE": 48, "_tiles.TILE": 24, "BUDGET": 0.001},

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections import deque
 from typing import TYPE_CHECKING
 
@@ -155,6 +156,38 @@ def test_much_crosses_through_pinned_buffers_from_the_first_chunk_on() -> None:
     assert bus.copied == 2 * values.nbytes
 
 
+@pytest.mark.parametrize("pinned", ["on", "off"])
+@pytest.mark.parametrize("dtype", [np.uint8, np.uint16, np.int32])
+def test_bytes_come_down_as_values_of_their_type_into_a_wider_one(
+    pinned: str, dtype: type[np.generic]
+) -> None:
+    moved = transfers(SlowBus(), pinned=pinned)
+    values = np.random.default_rng(0).integers(0, 250, (20, 7 * CHUNK)).astype(dtype)
+    there = torch.from_numpy(values.view(np.uint8))
+    found = np.zeros(values.shape, np.int32)
+    for first in (10, 0):
+        moved.download(there[first : first + 10], found[first : first + 10], dtype)
+    np.testing.assert_array_equal(found, values)
+
+
+def test_copies_beside_other_work_go_on_in_order_and_end_with_it() -> None:
+    moved, done, goes_on = transfers(None), list[int](), threading.Event()
+    first = moved.beside(lambda: (goes_on.wait(10), done.append(1)))
+    second = moved.beside(done.append, 2)
+    third = moved.beside(done.append, 3)
+    goes_on.set()
+    second.result(10)
+    assert done[:2] == [1, 2]
+    assert first.done()
+    goes_on.clear()
+    moved.beside(goes_on.wait, 0.2)
+    dropped = moved.beside(done.append, 4)
+    moved.release()
+    assert dropped.cancelled()
+    assert third.done()
+    assert done == [1, 2, 3]
+
+
 def test_a_switch_decides_whatever_the_size() -> None:
     bus = SlowBus()
     on, off = transfers(bus, pinned="on"), transfers(bus, pinned="off")
@@ -252,7 +285,7 @@ def test_several_threads_copy_what_one_would(size: int, monkeypatch: pytest.Monk
     monkeypatch.setattr(copying, "_MIN_PARALLEL", 4)
     source = np.random.default_rng(0).integers(0, 256, size).astype(np.uint8)
     target = np.zeros(size + 2, np.uint8)
-    copying.copy_bytes(target[1:-1], source)
+    copying.copy_values(target[1:-1], source)
     np.testing.assert_array_equal(target, [0, *source, 0])
 
 

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import gc
 import shutil
+from concurrent.futures import Future
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -114,3 +115,18 @@ def test_an_array_can_stand_for_a_stack() -> None:
     stack = Stack.of(values)
     assert stack.array() is values
     assert (stack.shape, len(stack), stack.nbytes) == ((2, 3, 4), 2, 96)
+
+
+def test_slices_are_waited_for_until_they_have_arrived() -> None:
+    stack = Scratch(on_disk=False).stack("basins", (10, 2, 3), np.int32)
+    copies: dict[int, Future[object]] = {slab: Future() for slab in range(3)}
+    room = stack.array()
+    stack.arrive(Slabs(10, 4), copies)
+    room[4:8] = 5
+    copies[1].set_result(None)
+    assert (stack.read(5, 8) == 5).all()
+    copies[0].set_exception(RuntimeError("lost"))
+    with pytest.raises(RuntimeError, match="lost"):
+        stack.read(3, 5)
+    with pytest.raises(RuntimeError, match="lost"):
+        stack.array()

@@ -23,6 +23,11 @@ import torch
 from hushpore.base.errors import first_line
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+    from concurrent.futures import Future
+
+    import numpy.typing as npt
+
     from hushpore.base.arrays import Array, Float64s, UInt8s
     from hushpore.base.rescaled import Scaled
     from hushpore.device.switches import Choices
@@ -99,24 +104,29 @@ class Staging:
             self.prepare()
             for first, last in _cuts(source.size, self._chunk):
                 slot = self._next()
-                copy_bytes(slot.array[: last - first], source[first:last])
+                copy_values(slot.array[: last - first], source[first:last])
                 self._bus.copy(target[first:last], slot.tensor[: last - first])
                 slot.event = self._bus.record_event()
 
-    def down(self, source: torch.Tensor, target: UInt8s) -> None:
-        """Copy bytes from the device; returns when the copy is complete."""
+    def down(self, source: torch.Tensor, target: Array, dtype: npt.DTypeLike = np.uint8) -> None:
+        """Copy bytes from the device; returns when the copy is complete.
+
+        `target`: (n,), of the type that the bytes are values of, `dtype`, or of a wider one.
+        """
         with self._lock:
             self.prepare()
             under_way: deque[tuple[_Slot, int, int]] = deque()
-            for first, last in _cuts(target.size, self._chunk):
+            if target.dtype == dtype:
+                target, dtype = target.view(np.uint8), np.uint8
+            for first, last in _cuts(source.numel(), self._chunk):
                 if len(under_way) == self._count:
-                    _finish(target, *under_way.popleft())
+                    _finish(target, dtype, *under_way.popleft())
                 slot = self._next()
                 self._bus.copy(slot.tensor[: last - first], source[first:last])
                 slot.event = self._bus.record_event()
                 under_way.append((slot, first, last))
             for copy in under_way:
-                _finish(target, *copy)
+                _finish(target, dtype, *copy)
 
     def release(self) -> None:
         """Free the buffers, once the device has finished with them."""
@@ -143,6 +153,7 @@ class Transfers:
         self._device, self._bus, self.choices, self._chunk = device, bus, choices, chunk
         self._staging: dict[str, Staging] = {}
         self._is_pinned: dict[str, bool] = {}
+        self._beside: ThreadPoolExecutor | None = None
 
     def upload(self, values: Array) -> torch.Tensor:
         """Copy an array to the device in its own type, which is cheaper to convert there."""
@@ -155,23 +166,40 @@ class Transfers:
         self._staging["up"].up(source, _bytes_of(on_device))
         return on_device
 
-    def download(self, values: torch.Tensor, out: Array | None = None) -> Array:
-        """Copy a tensor to the host, into `out` if given; waits for the device."""
+    def download(
+        self, values: torch.Tensor, out: Array | None = None, dtype: npt.DTypeLike | None = None
+    ) -> Array:
+        """Copy a tensor to the host, into `out` if given; waits for the device.
+
+        `dtype`: if `values` are bytes of another type, this type; that of `out` may be wider.
+        """
         bus = self._bus
         if bus is None or not self._may_pin("down", bus, values.nbytes):
             if out is None:
                 array: Array = values.cpu().numpy()
                 return array
+            if dtype is not None:
+                out.reshape(-1)[:] = values.cpu().numpy().reshape(-1).view(dtype)
+                return out
             torch.from_numpy(out).copy_(values)
             return out
         source = _bytes_of(values)
         if out is None:
             out = np.empty(tuple(values.shape), str(values.dtype).removeprefix("torch."))
-        self._staging["down"].down(source, out.reshape(-1).view(np.uint8))
+        self._staging["down"].down(source, out.reshape(-1), out.dtype if dtype is None else dtype)
         return out
 
+    def beside(self, copy: Callable[..., object], *arguments: Any) -> Future[object]:
+        """Run a copy in a thread of its own, after those before it; `release` drops it."""
+        if self._beside is None:
+            self._beside = ThreadPoolExecutor(1, "hushpore downloads")
+        return self._beside.submit(copy, *arguments)
+
     def release(self) -> None:
-        """Free the pinned buffers."""
+        """End copies beside other work, and free the pinned buffers."""
+        if self._beside is not None:
+            self._beside.shutdown(cancel_futures=True)
+            self._beside = None
         for staging in self._staging.values():
             staging.release()
 
@@ -219,12 +247,14 @@ def _cuts(size: int, step: int) -> list[tuple[int, int]]:
     return [(start, min(start + step, size)) for start in range(0, size, step)]
 
 
-def _finish(target: UInt8s, slot: _Slot, first: int, last: int) -> None:
+def _finish(target: Array, dtype: npt.DTypeLike, slot: _Slot, first: int, last: int) -> None:
     slot.free()
-    copy_bytes(target[first:last], slot.array[: last - first])
+    part = slot.array[: last - first].view(dtype)
+    at = first // part.itemsize
+    copy_values(target[at : at + part.size], part)
 
 
-def copy_bytes(target: UInt8s, source: UInt8s) -> None:
+def copy_values(target: Array, source: Array) -> None:
     """Copy an array to another of the same size on the host, in several threads."""
     if source.size < _MIN_PARALLEL:
         target[:] = source

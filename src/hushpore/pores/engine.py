@@ -73,8 +73,8 @@ class Engine:
         """Copy a stack from the host to this engine, if needed."""
         return stack
 
-    def bring(self, scratch: Scratch, name: str, stack: Stack) -> Stack:
-        """Copy a stack from this engine to the host, if needed."""
+    def bring(self, scratch: Scratch, name: str, stack: Stack, highest: int | None = None) -> Stack:
+        """Copy a stack from this engine to the host, if needed; `highest`: its largest value."""
         return stack
 
     # grey values

@@ -268,9 +268,9 @@ class Pipeline:
                 rounding = AS_IS if grey is None else grey.rounding
                 graph, counts = engine.graph(tables, counts, rounding)
             del tables, grey
-        basins = engine.bring(work.scratch, "basins", unstitched.stack)
-        del unstitched
         left = engine.bring(work.scratch, "distance", distance) if settings.keeps_distance else None
+        basins = engine.bring(work.scratch, "basins", unstitched.stack, count)
+        del unstitched
         if self._void is not None and kept is None:
             self._void.phase.close()
         phases = void_totals_of(work, counts)

@@ -20,7 +20,8 @@ from hushpore.base.errors import MemoryLimitError
 from hushpore.device.memory import new_folder, scratch_folder
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
+    from concurrent.futures import Future
     from pathlib import Path
 
     import numpy.typing as npt
@@ -61,6 +62,7 @@ class Stack:
         self.dtype = np.dtype(dtype)
         self._path = path
         self._array = None if path else np.empty(self.shape, self.dtype)
+        self._copies: tuple[Slabs, Mapping[int, Future[object]]] | None = None
         self._remove = weakref.finalize(self, _remove, path)
         if path:
             with _explained(path), path.open("wb") as file:
@@ -76,6 +78,16 @@ class Stack:
     def __len__(self) -> int:
         return self.shape[0]
 
+    def arrive(self, slabs: Slabs, copies: Mapping[int, Future[object]]) -> None:
+        """Wait, wherever values are read, for the copies of the slabs that they lie in."""
+        self._copies = slabs, copies
+
+    def _await(self, first: int, last: int) -> None:
+        if self._copies is not None:
+            slabs, copies = self._copies
+            for slab in range(first // slabs.thickness, -(-last // slabs.thickness)):
+                copies[slab].result()
+
     @property
     def nbytes(self) -> int:
         """Size in bytes."""
@@ -86,6 +98,7 @@ class Stack:
         first = min(max(first, 0), len(self))
         last = max(min(last, len(self)), first)
         if self._array is not None:
+            self._await(first, last)
             return self._array[first:last]
         path = self._file()
         count = (last - first) * math.prod(self.shape[1:])
@@ -116,6 +129,7 @@ class Stack:
     def array(self) -> Array:
         """Return all of it: the array itself, or a memory map that keeps the file alive."""
         if self._array is not None:
+            self._await(0, len(self))
             return self._array
         mapped = np.memmap(self._file(), self.dtype, "r+", shape=self.shape)
         # views share the map, and nothing else: as long as there is one, there is this stack

@@ -24,6 +24,7 @@ from hushpore.pores.watershed.graph import BasinGraph
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from concurrent.futures import Future
 
     from hushpore.base.arrays import Array
     from hushpore.device.transfers import Transfers
@@ -51,6 +52,7 @@ _THREADS = 1 << 18  # as many as a large GPU runs at a time
 BITS = 32  # flags of a word, as in basins.cu
 _BLOCKS = 1 << 10  # of threads that work together, or on one row after the other
 _RUNS = 2048  # voxels that a block of threads looks through at a time, as in graph.cu
+_BRICK = (8, 8, 32)  # voxels (z, y, x) in which a block counts edges at a time, as in graph.cu
 _TABLES = 256  # of counts that all threads add to
 _ROOM = 10  # places in the table of edges for each basin, to begin with: 68 bytes each
 _NO_WAY = np.float32(-1).view(np.int32)  # as `BasinGraph.saddle` has it
@@ -149,6 +151,24 @@ class Gpu:
         from torch.utils.dlpack import from_dlpack
 
         return self._transfers.download(from_dlpack(values), out)
+
+    def fetch(
+        self, values: Any, out: Array, pieces: Sequence[tuple[int, int]]
+    ) -> list[Future[object]]:
+        """Copy an array to the host in a thread, piece by piece; the futures tell what has arrived.
+
+        `out`: of the same shape, and of the same type or a wider one. `pieces`: ranges along the
+        first axis.
+        """
+        from torch.utils.dlpack import from_dlpack
+
+        flat = self.xp.ascontiguousarray(values).reshape(len(out), -1)
+        there, copies = from_dlpack(flat.view(np.uint8)), self._transfers
+
+        def copy(first: int, last: int) -> None:
+            copies.download(there[first:last], out[first:last], flat.dtype)
+
+        return [copies.beside(copy, *piece) for piece in pieces]
 
     def get_all(self, arrays: Sequence[Any]) -> list[Array]:
         """Copy several arrays to the host in one piece; waits for the GPU once."""
@@ -291,7 +311,7 @@ class Gpu:
         the void is classified, where voxels of closed void are counted. `faces_only`: whether one
         crosses between basins over the faces of voxels only.
         """
-        xp, launch = self.xp, self.graph.launch
+        xp = self.xp
         depth, height, width = shape
         low, high = numbers
         count = (depth if own is None else own) * height * width
@@ -311,6 +331,8 @@ class Gpu:
             self.graph, "count_border_crossings", count // width, N_DIRECTIONS, (basins,), size[1:]
         )
         ways = np.int32(3 if faces_only else N_DIRECTIONS)
+        in_bricks = zip((count // (height * width), height, width), _BRICK, strict=True)
+        bricks = min(math.prod(-(-length // edge) for length, edge in in_bricks), _BLOCKS)
         room = (1024 + _ROOM * (high - low)) // BITS * BITS
         while True:
             crossings = xp.zeros((high - low, N_DIRECTIONS), np.uint64)
@@ -320,7 +342,8 @@ class Gpu:
             contacts = xp.zeros((room, N_DIRECTIONS), np.int32)
             is_full = xp.zeros(1, np.int32)
             to_fill = (crossings, keys, is_used, saddles, contacts, is_full, np.int64(room))
-            launch("find_edges", count, basins, distance, *to_fill, ways, np.int32(low), *size)
+            how = (*to_fill, ways, np.int32(low), *size)
+            self.graph.launch_blocks("find_edges", bricks, basins, distance, *how)
             edges = Flags(self, is_used)
             no_room, number = self.numbers(is_full, edges.total)
             if not no_room:

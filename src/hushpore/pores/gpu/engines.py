@@ -152,14 +152,17 @@ class GpuSlabs(Engine):
 
 _NO_EXITS = np.zeros(0, np.int64)
 
+#: Voxels that are fetched at a time beside other work, and the largest number of 16 bits.
+_FETCHED, _SHORT = 1 << 24, (1 << 16) - 1
+
 
 class GpuWhole(Engine):
     """A GPU that holds all stacks of a job, as one slab.
 
-    Grey values are uploaded once, as the scanner wrote them, and the basins downloaded once, with
-    the tables of their graph; in between nothing is copied. The host waits five times: for the
-    histogram, the number of basins, the number of contacts, all tables in one piece, and the
-    basins; once more for the distance if it is needed later.
+    Grey values are uploaded once, as the scanner wrote them. The tables of the graph of basins are
+    downloaded once, and then the basins, while the host merges and measures; in between nothing is
+    copied. The host waits four times: for the histogram, the number of basins, the number of
+    contacts, and all tables in one piece; once more for the distance if it is needed later.
 
     `timer`: times the copies, and counts the waits of the host.
     """
@@ -182,11 +185,22 @@ class GpuWhole(Engine):
         taken.write(0, self._put(stack.array()))
         return taken
 
-    def bring(self, scratch: Scratch, name: str, stack: Stack) -> Stack:
-        """Fetch a stack; waits for the GPU."""
+    def bring(self, scratch: Scratch, name: str, stack: Stack, highest: int | None = None) -> Stack:
+        """Fetch a stack and wait for it; with `highest` beside other work, in the smallest type."""
         brought = scratch.stack(name, stack.shape, stack.dtype)
-        with self._timer.stage("download", nbytes=brought.nbytes, syncs=1):
-            self._gpu.get(stack.read(0, len(stack)), brought.array())
+        values, room = stack.read(0, len(stack)), brought.array()
+        if highest is None:
+            with self._timer.stage("download", nbytes=brought.nbytes, syncs=1):
+                self._gpu.get(values, room)
+            return brought
+        if highest <= _SHORT:
+            values = values.astype(np.min_scalar_type(highest))
+        slabs = Slabs(len(stack), max(1, _FETCHED // math.prod(stack.shape[1:])))
+        # first the middle, which viewers open
+        order = sorted(range(len(slabs)), key=lambda slab: slab != len(slabs) // 2)
+        with self._timer.stage("download", nbytes=values.nbytes):
+            copies = self._gpu.fetch(values, room, [slabs[slab] for slab in order])
+        brought.arrive(slabs, dict(zip(order, copies, strict=True)))
         return brought
 
     def grey(self, volume: Volume, slabs: Slabs, timer: StageTimer | None) -> _Values:
@@ -505,4 +519,7 @@ def _warm_up(gpu: Gpu) -> None:
             engine.bring(scratch, "basins", basins.stack)
     # and to a slab with slices beside it
     gpu.watershed(gpu.put(grey.astype(np.float32)), 1, 3)
-    GpuParts(gpu, gpu.put((grey > 127).astype(np.uint8))).measure(0, 0)
+    gpu.watershed(gpu.put(grey.astype(np.float32)), further=gpu.put(np.zeros(1, np.int64)))
+    parts = GpuParts(gpu, gpu.put((grey > 127).astype(np.uint8)))
+    parts.measure(0, 0)
+    parts.numbered()

@@ -1,8 +1,8 @@
 // The measures of basins and the contacts between them: hushpore/pores/watershed/graph.py.
 //
 // What several threads add up are whole numbers, and what they compete for is a maximum or a minimum,
-// so that their order changes nothing. What is no new maximum or minimum is only looked at, and threads
-// of a warp that add to the same place add once: atomics are what takes time here.
+// so that their order changes nothing. What is no new maximum or minimum is only looked at, and blocks
+// count in memory of their own first: atomics are what takes time here.
 
 // N_SUMS, POWERS, N_DIRECTIONS, STEPS and CLOSED are defined when this is compiled, from the tables of the
 // package (hushpore/pores/gpu/engine.py).
@@ -30,10 +30,16 @@ __device__ inline int as_bits(float value)
 // made anew with twice the room: to its end, each thread would read all of it.
 #define PROBES 64
 
-// Slot of an edge in the table, made where there is none yet and flagged; -1 where there is no room.
+__device__ inline u64 key_of_edge(int a, int b)
+{
+    return ((u64)(a < b ? a : b) << 32) | (u64)(a < b ? b : a);
+}
+
+// Slot of an edge in the table of all, made where there is none yet and flagged; -1 where there is no
+// room.
 __device__ inline long long slot_of(u64 *keys, unsigned *is_used, long long size, int a, int b)
 {
-    u64 key = ((u64)(a < b ? a : b) << 32) | (u64)(a < b ? b : a);
+    u64 key = key_of_edge(a, b);
     // of any size, without a division
     long long slot = (long long)((key * 0x9E3779B97F4A7C15ull >> 32) * (u64)size >> 32);
     for (int tried = 0; tried < PROBES && tried < size; tried++) {
@@ -48,11 +54,24 @@ __device__ inline long long slot_of(u64 *keys, unsigned *is_used, long long size
     return -1;
 }
 
-// Add one; those of a warp that add to the same place do it at once.
-template <class T> __device__ inline void add_one(T *at)
+// Voxels of a brick along each axis, the places of the table of a block, and how many are looked at.
+#define BRICK_X 32
+#define BRICK_Y 8
+#define BRICK_Z 8
+#define PLACES 256
+#define TRIES 8
+
+// Place of an edge in the table of a block, made where there is none yet; -1 where there is no room.
+__device__ inline int place_of(u64 *keys, u64 key)
 {
-    unsigned same = __match_any_sync(__activemask(), (u64)at);
-    if ((int)(threadIdx.x & 31) == __ffs(same) - 1) atomicAdd(at, (T)__popc(same));
+    int place = (int)(key * 0x9E3779B97F4A7C15ull >> 32) & (PLACES - 1);
+    for (int tried = 0; tried < TRIES; tried++) {
+        u64 found = *(volatile u64 *)(keys + place);
+        if (found == EMPTY) found = atomicCAS(keys + place, EMPTY, key);
+        if (found == EMPTY || found == key) return place;
+        place = (place + 1) & (PLACES - 1);
+    }
+    return -1;
 }
 
 __device__ inline void lower(int *at, int value)
@@ -63,6 +82,43 @@ __device__ inline void lower(int *at, int value)
 template <class T> __device__ inline void raise(T *at, T value)
 {
     if (value > *at) atomicMax(at, value);
+}
+
+// The tables of all basins and edges.
+struct Tables {
+    u64 *crossings, *keys;
+    unsigned *is_used;
+    u64 *saddles;
+    int *contacts, *is_full;
+    long long size;
+    int low;
+};
+
+// Add what was counted of an edge in one direction, of a basin where both are the same; and its saddle,
+// 0 where there is none.
+__device__ inline void add_edge(Tables all, int a, int b, int way, int counted, u64 saddle)
+{
+    if (counted == 0 && saddle == 0) return;
+    if (a == b) {
+        atomicAdd(all.crossings + (long long)(a - all.low) * N_DIRECTIONS + way, (u64)counted);
+        return;
+    }
+    long long slot = slot_of(all.keys, all.is_used, all.size, a, b);
+    if (slot < 0) {
+        *all.is_full = 1;
+        return;
+    }
+    if (counted) atomicAdd(all.contacts + slot * N_DIRECTIONS + way, counted);
+    if (saddle) raise(all.saddles + slot, saddle);
+}
+
+// Count one in the table of a block, or of all where it has no place there.
+__device__ inline void count_one(Tables all, int *counts, int at, int a, int b, int way)
+{
+    if (at >= 0)
+        atomicAdd(counts + at * N_DIRECTIONS + way, 1);
+    else
+        add_edge(all, a, b, way, 1, 0);
 }
 
 // Voxels of a block in which stretches of basins are looked for at a time.
@@ -173,41 +229,70 @@ __global__ void count_border_crossings(
 // Count where basins end, in every direction, and find the edges with their contacts, and with their
 // saddles in the first `ways` directions: the height in the upper half, and in the lower how far from
 // the end of what can be counted the voxel is, so that of those as high the first is the largest.
+//
+// A block has one brick of voxels after the other, and counts in a table of its own first, of edges and
+// of basins, each an edge to itself: in a brick there are few, and each is met often. What does not fit
+// there is counted in the tables of all at once.
 __global__ void find_edges(
     const int *basins, const float *distance, u64 *crossings, u64 *keys, unsigned *is_used,
-    u64 *saddles, int *contacts, int *is_full, long long size, int ways, int low, long long count, long long offset,
-    long long depth, int height, int width)
+    u64 *saddles, int *contacts, int *is_full, long long size, int ways, int low, long long count,
+    long long offset, long long depth, int height, int width)
 {
-    long long i = (long long)blockIdx.x * blockDim.x + threadIdx.x;
-    if (i >= count) return;
-    int own = basins[i];
-    if (own == 0) return;
-    // the table will be made anew: what else is found is thrown away
-    if (*(volatile int *)is_full) return;
-    Voxel voxel = voxel_at(i, height, width);
-    int x = voxel.x, y = voxel.y;
-    long long z = offset + voxel.z;
-    for (int k = 0; k < N_DIRECTIONS; k++) {
-        // those that have gone on to the next direction wait for the others, to add with them
-        __syncwarp();
-        int dz = STEP[k][0], dy = STEP[k][1], dx = STEP[k][2];
-        bool ahead = z + dz < depth && y + dy >= 0 && y + dy < height && x + dx >= 0 &&
-                     x + dx < width;
-        long long neighbour = i + ((long long)dz * height + dy) * width + dx;
-        int other = ahead ? basins[neighbour] : 0;
-        if (other == own) continue;
-        add_one(crossings + (long long)(own - low) * N_DIRECTIONS + k);
-        if (other == 0) continue;
-        long long slot = slot_of(keys, is_used, size, own, other);
-        if (slot < 0) {
-            *is_full = 1;
-            return;
+    __shared__ u64 own_keys[PLACES], own_saddles[PLACES];
+    __shared__ int own_counts[PLACES * N_DIRECTIONS];
+    Tables all = {crossings, keys, is_used, saddles, contacts, is_full, size, low};
+    long long plane = (long long)height * width;
+    int slices = (int)(count / plane), across = (width - 1) / BRICK_X + 1;
+    int down = (height - 1) / BRICK_Y + 1, deep = (slices - 1) / BRICK_Z + 1;
+    for (long long brick = blockIdx.x; brick < (long long)across * down * deep; brick += gridDim.x) {
+        for (int k = threadIdx.x; k < PLACES * N_DIRECTIONS; k += blockDim.x) {
+            own_counts[k] = 0;
+            if (k < PLACES) own_keys[k] = EMPTY, own_saddles[k] = 0;
         }
-        add_one(contacts + slot * N_DIRECTIONS + k);
-        if (k >= ways) continue;
-        float way = distance[i] < distance[neighbour] ? distance[i] : distance[neighbour];
-        unsigned place = (unsigned)(distance[i] == way ? i : neighbour);
-        raise(saddles + slot, (u64)as_bits(way) << 32 | ~place);
+        __syncthreads();
+        int x0 = (int)(brick % across) * BRICK_X, y0 = (int)(brick / across % down) * BRICK_Y;
+        int z0 = (int)(brick / across / down) * BRICK_Z;
+        // the table of all will be made anew: what else is found is thrown away
+        for (int n = threadIdx.x; n < BRICK_X * BRICK_Y * BRICK_Z && !*(volatile int *)is_full;
+             n += blockDim.x) {
+            int x = x0 + n % BRICK_X, y = y0 + n / BRICK_X % BRICK_Y;
+            int in_slab = z0 + n / (BRICK_X * BRICK_Y);
+            if (x >= width || y >= height || in_slab >= slices) continue;
+            long long i = in_slab * plane + (long long)y * width + x, z = offset + in_slab;
+            int own = basins[i];
+            if (own == 0) continue;
+            int at_own = -2;
+            for (int k = 0; k < N_DIRECTIONS; k++) {
+                int dz = STEP[k][0], dy = STEP[k][1], dx = STEP[k][2];
+                bool ahead = z + dz < depth && y + dy >= 0 && y + dy < height && x + dx >= 0 &&
+                             x + dx < width;
+                long long neighbour = i + ((long long)dz * height + dy) * width + dx;
+                int other = ahead ? basins[neighbour] : 0;
+                if (other == own) continue;
+                if (at_own == -2) at_own = place_of(own_keys, key_of_edge(own, own));
+                count_one(all, own_counts, at_own, own, own, k);
+                if (other == 0) continue;
+                int at = place_of(own_keys, key_of_edge(own, other));
+                count_one(all, own_counts, at, own, other, k);
+                if (k >= ways) continue;
+                float way = distance[i] < distance[neighbour] ? distance[i] : distance[neighbour];
+                unsigned place = (unsigned)(distance[i] == way ? i : neighbour);
+                u64 saddle = (u64)as_bits(way) << 32 | ~place;
+                if (at >= 0)
+                    raise(own_saddles + at, saddle);
+                else
+                    add_edge(all, own, other, k, 0, saddle);
+            }
+        }
+        __syncthreads();
+        for (int k = threadIdx.x; k < PLACES; k += blockDim.x)
+            if (own_keys[k] != EMPTY)
+                for (int way = 0; way < N_DIRECTIONS; way++) {
+                    int a = (int)(own_keys[k] >> 32), b = (int)own_keys[k];
+                    u64 saddle = way == 0 ? own_saddles[k] : 0;
+                    add_edge(all, a, b, way, own_counts[k * N_DIRECTIONS + way], saddle);
+                }
+        __syncthreads();
     }
 }
 
