@@ -45,14 +45,23 @@ PARTS = (
     Part("pores_gpu", ("copies of its own memory", "512^3", "512^3, kernel by kernel"), 110),
     Part(
         "gpu_steps",
-        tuple(f"training{more}" for more in ("", ", by the profiler", ", timed and not")),
+        tuple(f"training{more}" for more in ("", ", first layer", ", by the batch")),
         50,
     ),
     Part("tests", (), 100),
     Part("gpu_jobs", ("pores, as it comes", "denoise, as it comes"), 40),
     Part("gpu_transfers", (), 25),
     Part("gpu_jobs", tuple(f"denoise, {name}" for name in SWITCHES), 35),
-    Part("gpu_steps", ("tiles", "slabs", "training, float32"), 40),
+    Part("ndimage", ("on a GPU",), 30),
+    Part(
+        "gpu_steps",
+        (
+            *("tiles", "slabs"),
+            *(f"training, {more}" for more in ("several steps in a graph", "float32")),
+            *(f"training, {more}" for more in ("by the profiler", "timed and not")),
+        ),
+        45,
+    ),
     Part("pores_gpu", ("256^3", "256^3, in slabs", "512^3, plain uint16", "1024^3"), 50),
     Part("gpu_search", (), 50),
 )

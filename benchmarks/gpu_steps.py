@@ -5,6 +5,7 @@ Every variant has a network of its own from the same seed; they run in turn, a f
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import statistics
 import time
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
+from torch import nn
 
 from benchmarks._parts import Figures, in_one
 from hushpore.base.volume import Volume
@@ -24,6 +26,7 @@ from hushpore.denoising.settings import DenoiseSettings
 from hushpore.denoising.training.step import (
     BatchSampler,
     Learner,
+    channels_last,
     choose_precision,
     mixed_precision,
 )
@@ -39,6 +42,9 @@ WINS = 1.1  # ratio from which an optimisation is worth it
 DECIDED = 60  # steps after which a job has decided by itself
 WAITS = 10  # steps in which waits of the host are looked for
 PATCHES, SIZE = 16, 64
+TOGETHER = 4  # steps in one graph
+BATCHES = (16, 32, 64, 128, 256)  # patches of a batch
+MULTIPLE = 8  # channels that the fast kernels in bfloat16 take
 SLABS, TILES = (192, 512, 512), (64, 256, 576)
 
 
@@ -88,15 +94,132 @@ def _decision(line: str, ratio: float) -> Figures:
     }
 
 
+class PaddedFirst(nn.Module):
+    """The first convolution, with channels of zeros up to a multiple of 8."""
+
+    def __init__(self, convolution: nn.Conv2d) -> None:
+        super().__init__()
+        self.convolution = convolution
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Return what the convolution returns, rounded in another order."""
+        of = self.convolution
+        missing = (0, 0, 0, 0, 0, -x.shape[1] % MULTIPLE)
+        wider = channels_last(nn.functional.pad(x, missing))
+        weight = nn.functional.pad(of.weight, missing)
+        return nn.functional.conv2d(wider, weight, of.bias, padding=of.padding)
+
+
+class SingleFirst(nn.Module):
+    """The first convolution in float32, whatever the others compute in."""
+
+    def __init__(self, convolution: nn.Conv2d) -> None:
+        super().__init__()
+        # no convolution, so that there is no copy of its weights in bfloat16
+        self.weight, self.bias = convolution.weight, convolution.bias
+        self.padding = convolution.padding
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Return what the convolution returns in float32."""
+        with torch.autocast(x.device.type, enabled=False):
+            return nn.functional.conv2d(x.float(), self.weight, self.bias, padding=self.padding)
+
+
+#: Ways to compute the first convolution, the gradient of which takes a quarter of a step.
+FIRST: dict[str, Callable[[Any], nn.Module]] = {
+    "as the others": lambda convolution: convolution,
+    "padded to 8 channels": PaddedFirst,
+    "in float32": SingleFirst,
+}
+
+
+def _first_layers() -> Figures:
+    """Steps a second with each way to compute the first convolution, in turn."""
+    gpu = choose_backend("cuda")
+    dtype = choose_precision("auto", gpu)
+    how = {"switches": VARIANTS["graphs"], "dtype": dtype}
+    trainings = {name: _Training(gpu, first=each, **how) for name, each in FIRST.items()}
+    for each in trainings.values():
+        each.go(WARM_UP)
+    seconds = _in_turn({name: partial(each.go, STEPS) for name, each in trainings.items()})
+    plain = trainings["as the others"].weights()
+    return {
+        **{
+            name: {
+                "steps a second": round(STEPS / statistics.median(each), 1),
+                "weights differ by": float((trainings[name].weights() - plain).abs().max()),
+            }
+            for name, each in seconds.items()
+        },
+        "samples": {"s": seconds},
+    }
+
+
+def _together() -> Figures:
+    """Steps a second, each in a graph of its own, and several in one, in turn."""
+    gpu = choose_backend("cuda")
+    dtype = choose_precision("auto", gpu)
+    ways = {name: _Training(gpu, VARIANTS["graphs"], dtype) for name in ("one", "several")}
+    ways["several"].record(TOGETHER)
+    for each in ways.values():
+        each.go(WARM_UP * TOGETHER)
+    seconds = _in_turn({name: partial(each.go, STEPS * TOGETHER) for name, each in ways.items()})
+    steps = {"one": STEPS * TOGETHER, "several": STEPS * TOGETHER * TOGETHER}
+    return {
+        **{
+            f"{name} in a graph, steps a second": round(steps[name] / statistics.median(each), 1)
+            for name, each in seconds.items()
+        },
+        "samples": {"s": seconds},
+    }
+
+
+def _batches() -> Figures:
+    """Patches a second by the number of patches of a batch: where the device is full."""
+    gpu = choose_backend("cuda")
+    dtype = choose_precision("auto", gpu)
+    figures: Figures = {}
+    for count in BATCHES:
+        training = _Training(gpu, VARIANTS["graphs"], dtype, count=count)
+        training.go(WARM_UP)
+        seconds = _in_turn({"": partial(training.go, STEPS)})[""]
+        rate = STEPS / statistics.median(seconds)
+        figures[f"{count} patches"] = {
+            "steps a second": round(rate, 1),
+            "patches a second": round(count * rate),
+        }
+    return figures
+
+
 class _Training:
-    def __init__(self, gpu: Backend, switches: Switches, dtype: torch.dtype) -> None:
+    def __init__(
+        self,
+        gpu: Backend,
+        switches: Switches,
+        dtype: torch.dtype,
+        first: Callable[[Any], nn.Module] | None = None,
+        count: int = PATCHES,
+    ) -> None:
         self.backend = dataclasses.replace(gpu, switches=switches)
-        self.learner = Learner(_network(gpu.device), dtype, self.backend)
+        network = copy.deepcopy(_network(gpu.device))
+        if first is not None:
+            layers: Any = network.down[0]
+            layers[0] = first(layers[0])
+        self.learner = Learner(network, dtype, self.backend)
         seeded = torch.Generator().manual_seed(1)
         self.images = Images.of(torch.randn(40, 256, 256, generator=seeded).to(gpu.device))
         draw = torch.Generator(gpu.device).manual_seed(0)
-        self.batches = BatchSampler((SIZE, SIZE), PATCHES, DenoiseSettings().masked_share, draw)
+        self.batches = BatchSampler((SIZE, SIZE), count, DenoiseSettings().masked_share, draw)
         self.step = 0
+
+    def record(self, steps: int) -> None:
+        """Have each step be so many, which are recorded in one graph."""
+        train = self.learner._train
+
+        def several(images: Images, batches: BatchSampler) -> torch.Tensor:
+            return torch.stack([train(images, batches) for _ in range(steps)])
+
+        self.learner._train = several  # type: ignore[method-assign]
 
     def go(self, steps: int) -> None:
         for _ in range(steps):
@@ -264,6 +387,9 @@ PARTS = {
     "training": partial(_training, "auto"),
     "training, by the profiler": _profiled,
     "training, timed and not": _timed_and_not,
+    "training, first layer": _first_layers,
+    "training, several steps in a graph": _together,
+    "training, by the batch": _batches,
     "tiles": partial(_tiles, "auto"),
     "slabs": _slabs,
     "training, float32": partial(_training, "float32"),

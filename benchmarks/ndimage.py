@@ -2,7 +2,7 @@
 
 First that results are equal on many random arrays, then the time on a rock-like volume, in turn in
 one process. edt and cc3d are compared where they are installed (`pip install edt
-connected-components-3d`), CuPy and cuCIM where there is a GPU.
+connected-components-3d`). On a GPU, ours are timed beside CuPy's and cuCIM's.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ if TYPE_CHECKING:
 #: Random arrays, of two axes and of three.
 ARRAYS = 1000
 
-#: Edges of the volumes that are timed, and how often.
-EDGES, REPEATS = (96, 192), 3
+#: Edges of the volumes that are timed, how often, and the edge on a GPU.
+EDGES, REPEATS, ON_GPU = (96, 192), 3, 384
 
 MERGE_HEIGHT = 0.4
 
 
 def measure() -> Figures:
-    """Compare on random arrays, and time on a volume."""
-    return in_one(PARTS)
+    """Compare on random arrays, and time on volumes, on the CPU."""
+    return in_one({name: PARTS[name] for name in ("random arrays", "times")})
 
 
 def _agreement() -> Figures:
@@ -94,7 +94,7 @@ def _volume(edge: int) -> tuple[Any, Any]:
 
 
 def _times(edge: int) -> Figures:
-    """Seconds of each function and of its counterparts on the CPU, and on a GPU if there is one."""
+    """Seconds of each function and of its counterparts on the CPU."""
     void, grey = _volume(edge)
     distance = ndi.distance_transform_edt(void).astype(np.float32)
     peaks = skimage_measure.label(morphology.local_maxima(distance) & void)
@@ -131,8 +131,11 @@ def _times(edge: int) -> Figures:
         import edt
 
         ways["distance_transform_edt"]["edt"] = lambda: edt.edt(void, parallel=0)
-    if choose_backend().is_cuda:
-        _add_gpu(ways, void, grey, distance, peaks, labels)
+    return _in_turn(ways)
+
+
+def _in_turn(ways: dict[str, dict[str, Callable[[], Any]]]) -> Figures:
+    """Return the median seconds of each way, of those that do the same in turn."""
     figures, samples = {}, {}
     for name, works in ways.items():
         for work in works.values():
@@ -156,34 +159,57 @@ def _times(edge: int) -> Figures:
     return {**figures, "samples": samples}
 
 
-def _add_gpu(ways: dict[str, dict[str, Callable[[], Any]]], *arrays: Any) -> None:
-    """Add the functions on a GPU, and those of CuPy and cuCIM."""
-    import cupy
-
-    void, grey, distance, peaks, labels = (cupy.asarray(each) for each in arrays)
-    on_gpu: dict[str, Callable[[], Any]] = {
-        "label": lambda: ndimage.label(void),
-        "distance_transform_edt": lambda: ndimage.distance_transform_edt(void),
-        "fill_holes": lambda: ndimage.fill_holes(void),
-        "watershed, markers": lambda: ndimage.watershed(-distance, peaks, mask=void),
-        "watershed, merge height": lambda: ndimage.watershed(void, merge_height=MERGE_HEIGHT),
-        "local_thickness": lambda: ndimage.local_thickness(void),
-        "regionprops_table": lambda: ndimage.regionprops_table(labels, grey),
-    }
-    for name, work in on_gpu.items():
-        ways[name]["hushpore, GPU"] = _waited(work)
+def _on_gpu() -> Figures:
+    """Seconds on a GPU, beside CuPy's and cuCIM's functions, and whether results are the CPU's."""
+    cupy = choose_backend("cuda").cupy()
     from cupyx.scipy import ndimage as cupy_ndimage
 
-    ways["label"]["CuPy"] = _waited(lambda: cupy_ndimage.label(void))
-    ways["fill_holes"]["CuPy"] = _waited(lambda: cupy_ndimage.binary_fill_holes(void))
+    host_void, host_grey = _volume(ON_GPU)
+    void, grey = cupy.asarray(host_void), cupy.asarray(host_grey)
+    distance = ndimage.distance_transform_edt(void)
+    labels = ndimage.watershed(void, merge_height=MERGE_HEIGHT)
+    markers = cupy.where(distance > distance.max() / 2, ndimage.label(distance > 4)[0], 0)
+    cucim: dict[str, Callable[[], Any]] = {}
     if find_spec("cucim"):
         from cucim.core.operations.morphology import distance_transform_edt
 
-        work = _waited(lambda: distance_transform_edt(void))
-    else:
-        # the same code as cuCIM's
-        work = _waited(lambda: cupy_ndimage.distance_transform_edt(void))
-    ways["distance_transform_edt"]["cuCIM or CuPy"] = work
+        cucim = {"cuCIM": lambda: distance_transform_edt(void)}
+    ways: dict[str, dict[str, Callable[[], Any]]] = {
+        "label": {
+            "hushpore": lambda: ndimage.label(void),
+            "CuPy": lambda: cupy_ndimage.label(void),
+        },
+        "fill_holes": {
+            "hushpore": lambda: ndimage.fill_holes(void),
+            "CuPy": lambda: cupy_ndimage.binary_fill_holes(void),
+        },
+        "distance_transform_edt": {
+            "hushpore": lambda: ndimage.distance_transform_edt(void),
+            "CuPy": lambda: cupy_ndimage.distance_transform_edt(void),
+            **cucim,
+        },
+        "watershed, markers": {
+            "hushpore": lambda: ndimage.watershed(-distance, markers, mask=void)
+        },
+        "watershed, merge height": {
+            "hushpore": lambda: ndimage.watershed(void, merge_height=MERGE_HEIGHT)
+        },
+        "regionprops_table": {"hushpore": lambda: ndimage.regionprops_table(labels, grey)},
+    }
+    waited = {
+        name: {way: _waited(work) for way, work in works.items()} for name, works in ways.items()
+    }
+    same = {
+        "labels": np.array_equal(ndimage.label(void)[0].get(), ndimage.label(host_void)[0]),
+        "distances": np.array_equal(distance.get(), ndimage.distance_transform_edt(host_void)),
+        "pores": np.array_equal(
+            labels.get(), ndimage.watershed(host_void, merge_height=MERGE_HEIGHT)
+        ),
+    }
+    return {
+        **{f"{name} are the CPU's": bool(each) for name, each in same.items()},
+        **_in_turn(waited),
+    }
 
 
 def _waited(work: Callable[[], Any]) -> Callable[[], Any]:
@@ -201,4 +227,4 @@ def _by_edge() -> Figures:
     return without_samples({f"{edge}^3": _times(edge) for edge in EDGES})
 
 
-PARTS = {"random arrays": _agreement, "times": _by_edge}
+PARTS = {"random arrays": _agreement, "times": _by_edge, "on a GPU": _on_gpu}

@@ -120,7 +120,6 @@ def _whole(size: int, *, on_line: bool = True) -> Iterator[Figures]:
         "floor of computing, s": round(floor, 5),
         "computing over its floor": round(computing / floor, 2),
         "uploads of a value a voxel": len(large["upload"]),
-        "downloads of a value a voxel": len(large["download"]),
         "bytes up a voxel": round(sum(backend.crossed["upload"]) / voxels, 3),
         "bytes down a voxel": round(sum(backend.crossed["download"]) / voxels, 3),
         "peak device memory, bytes a voxel": round(max(backend.held) / voxels, 2),
