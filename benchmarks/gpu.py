@@ -63,6 +63,7 @@ PARTS = (
         45,
     ),
     Part("pores_gpu", ("256^3", "256^3, in slabs", "512^3, plain uint16", "1024^3"), 50),
+    Part("pores_gpu", ("1024^3, from disk",), 60),
     Part("gpu_search", (), 50),
 )
 

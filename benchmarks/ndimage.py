@@ -197,24 +197,22 @@ def _on_gpu() -> Figures:
         "regionprops_table": {"hushpore": lambda: ndimage.regionprops_table(labels, grey)},
     }
     waited = {
-        name: {way: _waited(work) for way, work in works.items()} for name, works in ways.items()
+        name: {way: _waited(work, cupy) for way, work in works.items()}
+        for name, works in ways.items()
+    }
+    pairs = {
+        "labels": (ndimage.label(void)[0], ndimage.label(host_void)[0]),
+        "distances": (distance, ndimage.distance_transform_edt(host_void)),
+        "pores": (labels, ndimage.watershed(host_void, merge_height=MERGE_HEIGHT)),
     }
     same = {
-        "labels": np.array_equal(ndimage.label(void)[0].get(), ndimage.label(host_void)[0]),
-        "distances": np.array_equal(distance.get(), ndimage.distance_transform_edt(host_void)),
-        "pores": np.array_equal(
-            labels.get(), ndimage.watershed(host_void, merge_height=MERGE_HEIGHT)
-        ),
+        f"{name} are the CPU's": bool(np.array_equal(cupy.asnumpy(there), here))
+        for name, (there, here) in pairs.items()
     }
-    return {
-        **{f"{name} are the CPU's": bool(each) for name, each in same.items()},
-        **_in_turn(waited),
-    }
+    return {**same, **_in_turn(waited)}
 
 
-def _waited(work: Callable[[], Any]) -> Callable[[], Any]:
-    import cupy
-
+def _waited(work: Callable[[], Any], cupy: Any) -> Callable[[], Any]:
     def done() -> None:
         work()
         cupy.cuda.Device().synchronize()

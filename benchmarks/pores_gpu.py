@@ -8,10 +8,12 @@ memory. What crosses is counted where it crosses.
 from __future__ import annotations
 
 import statistics
+import tempfile
 import time
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import cache, partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from unittest import mock
 
@@ -22,6 +24,7 @@ from benchmarks._parts import Figures, in_one
 from hushpore import Volume
 from hushpore.base.rescaled import Scaled
 from hushpore.device.backend import Backend, choose_backend
+from hushpore.device.memory import scratch_folder
 from hushpore.device.switches import Switches
 from hushpore.jobs import run
 from hushpore.pores.gpu.engine import Gpu
@@ -37,6 +40,9 @@ REPEATS = {256: (5, 2), 512: (5, 2), 1024: (3, 1)}
 
 #: Memory that the host's passes may count on, GB: so much that nothing is worked on in slabs.
 BUDGET = 60.0
+
+#: Bytes of the GPU, and GB of the host, for a volume from disk.
+FROM_DISK, HOST = 8 * 10**9, 6.0
 
 COMPUTING = tuple(MOVED)
 _TABLES = ("pores", "throats")
@@ -60,7 +66,7 @@ class Watched(Backend):
     def of(cls, free: int = 0, **switches: str) -> Watched:
         """Return the GPU that there is."""
         gpu = choose_backend("cuda")
-        watched = cls(gpu.device, gpu.name, gpu.reason, Switches(**switches), free)
+        watched = cls(gpu.device, gpu.name, gpu.reason, Switches(**switches), free=free)
         for way in watched.crossed:
             _count(watched.transfers, way, watched.crossed[way])
         return watched
@@ -177,6 +183,7 @@ def _kernel_by_kernel(size: int) -> Figures:
         **{
             f"{name}, {int(times)} times": {
                 "ms": round(1e3 * seconds, 4),
+                "MB": round(nbytes / 1e6, 1),
                 "GB/s": round(nbytes / max(seconds, 1e-9) / 1e9, 3),
             }
             for name, (seconds, nbytes, times) in slowest
@@ -200,6 +207,35 @@ def _in_slabs(size: int) -> Figures:
     }
 
 
+def _from_disk(size: int) -> Figures:
+    """A volume in a file that neither the GPU nor the host may hold, and how fast the disk is.
+
+    2048^3 voxels take 112 GB of temporary files; with 1024^3 and the same memory on the GPU there
+    are slabs as well.
+    """
+    voxels = size**3
+    with tempfile.TemporaryDirectory(dir=scratch_folder()) as folder:
+        path = Path(folder) / "scan.npy"
+        np.save(path, _scan(size, on_line=False).data)
+        volume = Volume(np.load(path, mmap_mode="r"), name=f"{size}^3")
+        start = time.perf_counter()
+        read = sum(int(part.max()) >= 0 for part in volume.data)
+        disk = time.perf_counter() - start
+        backend = Watched.of(FROM_DISK)
+        job = _job(volume, backend, HOST)
+    stages = {name: round(value, 4) for name, value in job.found.timings.items()}
+    return {
+        "whole job, s": round(job.seconds, 2),
+        "reading the file, s": round(disk, 2),
+        "slices": read,
+        "whole job over reading": round(job.seconds / disk, 2),
+        "ns a voxel": round(job.seconds / voxels * 1e9, 2),
+        "said": "; ".join(job.found.notes),
+        "peak device memory, GB": round(max(backend.held) / 1e9, 2),
+        **{f"{name}, s": value for name, value in stages.items()},
+    }
+
+
 @dataclass
 class _Job:
     found: Any
@@ -207,9 +243,9 @@ class _Job:
     backend: Any
 
 
-def _job(volume: Volume, backend: Backend) -> _Job:
+def _job(volume: Volume, backend: Backend, budget: float = BUDGET) -> _Job:
     start = time.perf_counter()
-    found = run("pores", volume, {"memory_budget": BUDGET}, backend)
+    found = run("pores", volume, {"memory_budget": budget}, backend)
     return _Job(found, round(time.perf_counter() - start, 5), backend)
 
 
@@ -248,4 +284,5 @@ PARTS = {
     "512^3, plain uint16": partial(_whole, 512, on_line=False),
     "256^3, in slabs": partial(_in_slabs, 256),
     "1024^3": partial(_whole, 1024),
+    "1024^3, from disk": partial(_from_disk, 1024),
 }

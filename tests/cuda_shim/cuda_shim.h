@@ -2,8 +2,7 @@
 // show as results that differ.
 //
 // Those of a block that share memory and wait for each other are few here: one, which waits for
-// nobody, or a handful that really run at a time. A warp is one thread, and the others are elsewhere;
-// but in the order of warps, where it is 32 that wait for each other as those of a GPU do.
+// nobody, or a handful that really run at a time; in the order of warps 32.
 #pragma once
 #include <algorithm>
 #include <barrier>
@@ -40,8 +39,8 @@ class Warp {
         return warp;
     }
 
-    // Run threads of a block, from the `first` on.
-    template <class F> void run(unsigned first, F kernel)
+    // Run the threads of a block.
+    template <class F> void run(F kernel)
     {
         body = [](void *given) { (*(F *)given)(); };
         given = &kernel;
@@ -56,21 +55,20 @@ class Warp {
         do {
             for (now = 0; now < SIZE; now++) {
                 if (at[now] != RUNS) continue;
-                threadIdx = {first + now};
+                threadIdx = {(unsigned)now};
                 swapcontext(&host, lanes + now);
             }
         } while (go_on());
         present = nullptr;
     }
 
-    // Wait for what the others are to say; returns it.
-    enum Point { RUNS, ENDED, ASKS, MATCHES, JOINS };
-    unsigned wait(Point point, unsigned mask = 0, unsigned long long value = 0)
+    // Wait until all others have come here, or ended.
+    enum Point { RUNS, ENDED, JOINS };
+    void wait()
     {
         int lane = now;
-        at[lane] = point, masks[lane] = mask, values[lane] = value;
+        at[lane] = JOINS;
         swapcontext(lanes + lane, &host);
-        return told[lane];
     }
 
     static thread_local Warp *present;
@@ -85,44 +83,18 @@ class Warp {
         warp->at[warp->now] = ENDED;
     }
 
-    unsigned those(Point point)
-    {
-        unsigned mask = 0;
-        for (int lane = 0; lane < SIZE; lane++) mask |= (unsigned)(at[lane] == point) << lane;
-        return mask;
-    }
-
-    // Let threads go on whose others are there; false once all have ended.
+    // Let all threads go on that wait; false once all have ended.
     bool go_on()
     {
-        unsigned asking = those(ASKS), matching = those(MATCHES);
-        if (!(asking | matching | those(JOINS))) return false;
-        for (int lane = 0; lane < SIZE; lane++) {
-            if (at[lane] == ASKS) {
-                told[lane] = asking, at[lane] = RUNS;
-            } else if (!asking && at[lane] == MATCHES) {
-                if (masks[lane] != matching) {
-                    std::fputs("a warp would wait for ever: others match than are named\n", stderr);
-                    std::abort();
-                }
-                told[lane] = 0;
-                for (int other = 0; other < SIZE; other++)
-                    if (matching >> other & 1 && values[other] == values[lane])
-                        told[lane] |= 1u << other;
-            } else if (!asking && !matching && at[lane] == JOINS) {
-                at[lane] = RUNS;
-            }
-        }
-        for (int lane = 0; lane < SIZE && !asking; lane++)
-            if (at[lane] == MATCHES) at[lane] = RUNS;
-        return true;
+        bool some = false;
+        for (int lane = 0; lane < SIZE; lane++)
+            if (at[lane] == JOINS) at[lane] = RUNS, some = true;
+        return some;
     }
 
     std::vector<char> stacks = std::vector<char>(SIZE * STACK);
     ucontext_t host, lanes[SIZE];
     Point at[SIZE];
-    unsigned masks[SIZE], told[SIZE];
-    unsigned long long values[SIZE];
     int now;
     void (*body)(void *);
     void *given;
@@ -135,23 +107,11 @@ static inline void __syncthreads()
 {
     has_waited = true;
     if (Warp::present)
-        Warp::present->wait(Warp::JOINS);
+        Warp::present->wait();
     else if (blockDim.x > 1)
         of_block->arrive_and_wait();
 }
 
-static inline void __syncwarp()
-{
-    if (Warp::present) Warp::present->wait(Warp::JOINS);
-}
-static inline unsigned __activemask()
-{
-    return Warp::present ? Warp::present->wait(Warp::ASKS) : 1u << (threadIdx.x & 31);
-}
-static inline unsigned __match_any_sync(unsigned mask, unsigned long long value)
-{
-    return Warp::present ? Warp::present->wait(Warp::MATCHES, mask, value) : mask;
-}
 static inline int __popc(unsigned bits) { return __builtin_popcount(bits); }
 static inline int __ffs(unsigned bits) { return __builtin_ffs((int)bits); }
 
@@ -223,12 +183,6 @@ template <class F> void run_threads(long long blocks, int threads, int order, F 
         std::iota(shuffled.begin(), shuffled.end(), 0ll);
         std::shuffle(shuffled.begin(), shuffled.end(), std::mt19937_64(7));
         for (long long i : shuffled) one(i);
-    } else if (order == 4) {
-        blockDim = {(unsigned)threads};
-        for (long long i = 0; i < count; i += Warp::SIZE) {
-            blockIdx = {(unsigned)(i / threads)};
-            Warp::one().run((unsigned)(i % threads), kernel);
-        }
     } else {
         // two really at a time, whatever the process is told
 #pragma omp parallel for schedule(dynamic, 256) num_threads(2) if (count > 1024)
@@ -245,7 +199,7 @@ template <class F> void run_blocks(long long blocks, int order, F kernel)
         gridDim = {(unsigned)blocks};
         for (long long block = 0; block < blocks; block++) {
             blockIdx = {(unsigned)block};
-            Warp::one().run(0, kernel);
+            Warp::one().run(kernel);
         }
         return;
     }

@@ -109,15 +109,14 @@ def _build(sources: list[Path], flags: tuple[str, ...]) -> Path:
     for number, source in enumerate(sources):
         # what two files name alike is not the same
         space = f"kernels_{number}"
-        # warps are slow here, and change nothing where nobody asks for them
-        how = "order" if "__activemask" in source.read_text(encoding="utf-8") else "order % 4"
         common = source.with_name("common.cuh")
         lines.append(f'namespace {space} {{\n#include "{common}"\n#include "{source}"\n}}')
         for name, declared in _signatures(source).items():
             names = ", ".join(re.findall(r"(\w+)\s*(?:,|$)", declared))
             text = declared.replace("u64", "unsigned long long")
             for kind, run in (
-                ("launch", f"run_threads(blocks, 256, {how}"),
+                # only threads of a block wait for each other
+                ("launch", "run_threads(blocks, 256, order % 4"),
                 ("blocks", "run_blocks(blocks, order"),
             ):
                 lines.append(

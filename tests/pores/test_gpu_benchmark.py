@@ -9,12 +9,16 @@ import time
 from functools import cached_property, partial
 from importlib import import_module
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pytest
+import scipy
 import torch
 
 from hushpore.denoising.model import Architecture, build_network
+from hushpore.device.backend import Backend
 from hushpore.device.switches import Switches
 from hushpore.device.transfers import Transfers
 from hushpore.pores.gpu import engines
@@ -23,8 +27,6 @@ from hushpore.sample_data import foam_phantom
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-
-    from hushpore.device.backend import Backend
 
 pytestmark = pytest.mark.usefixtures("small_network")
 
@@ -60,8 +62,9 @@ TINY: dict[str, dict[str, Any]] = {
             "precision": "float32",
         },
     },
+    "ndimage": {"ON_GPU": 16, "REPEATS": 1},
     "gpu_search": {"TRAINED": {"steps": 1, "patch_size": 16}},
-    "pores_gpu": {"_TILE": 32, "REPEATS": {32: (2, 1)}},
+    "pores_gpu": {"_TILE": 32, "REPEATS": {32: (2, 1)}, "FROM_DISK": 300_000, "HOST": 0.001},
 }
 
 
@@ -90,6 +93,14 @@ def _pretended(
         monkeypatch.setattr(module, "choose_backend", choose)
         for constant, value in TINY.get(name, {}).items():
             monkeypatch.setattr(module, constant, value)
+    # CuPy's functions are those of NumPy and SciPy here
+    synchronized = SimpleNamespace(Device=lambda: SimpleNamespace(synchronize=lambda: None))
+    library = SimpleNamespace(
+        asarray=np.asarray, asnumpy=np.asarray, where=np.where, cuda=synchronized
+    )
+    monkeypatch.setattr(Backend, "cupy", lambda self: library)
+    monkeypatch.setitem(sys.modules, "cupyx", SimpleNamespace(scipy=scipy))
+    monkeypatch.setitem(sys.modules, "cupyx.scipy", scipy)
     steps, transfers, pores = (modules[f"{n}"] for n in ("gpu_steps", "gpu_transfers", "pores_gpu"))
     network = build_network(Architecture(2, features=4), torch.Generator().manual_seed(0))
     monkeypatch.setattr(steps, "_network", lambda device: network)
@@ -178,6 +189,7 @@ def test_a_dry_run_of_all_parts_stays_within_its_limit(tmp_path: Path) -> None:
     pores = found["pores_gpu"]
     for name in ("512^3", "512^3, plain uint16", "256^3, in slabs", "1024^3"):
         assert pores[name]["labels are the same"]
+    assert "slabs" in pores["1024^3, from disk"]["said"]
     whole = pores["512^3"]
     assert whole["tables are the same"]
     assert whole["uploads of a value a voxel"] == 1
