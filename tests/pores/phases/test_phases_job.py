@@ -242,10 +242,27 @@ def test_of_labels_it_is_not_said_that_they_may_be_grey_values() -> None:
     assert words not in str(found.value)
 
 
+def test_phases_in_slabs_on_disk_are_those_in_memory(nested: np.ndarray) -> None:
+    volume = Volume(np.tile(nested, (8, 1, 1)))
+    for settings in ({"exterior": "remove"}, {"are_labels": True}):
+        if settings.get("are_labels"):
+            volume = volume.replace(1 + volume.data // 100 % 3)
+        whole = phases(volume, **settings)
+        parts = phases(volume, **settings, memory_budget=0.001)
+        assert isinstance(parts.labels, np.memmap)
+        assert not isinstance(whole.labels, np.memmap)
+        np.testing.assert_array_equal(parts.labels, whole.labels)
+        assert parts.phases.equals(whole.phases)
+        assert parts.contacts.equals(whole.contacts)
+
+
 def test_what_does_not_fit_into_memory_is_refused_with_its_size(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(Backend, "free_memory", lambda _: 100_000)
     image = np.arange(64.0**3).reshape(64, 64, 64)
-    with pytest.raises(MemoryLimitError, match=r"needs 0.000524 GB, and 0.0001 GB are free"):
-        phases(image)
+    with pytest.raises(MemoryLimitError, match=r"voxels, 0.00603 GB, and 0.0001 GB are free"):
+        phases(image, thickness=True)
+    plate = np.zeros((1, 4000, 4000), np.uint8)
+    with pytest.raises(MemoryLimitError, match="in the thinnest slabs, and 0.001 GB"):
+        phases(plate)

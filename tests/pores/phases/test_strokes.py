@@ -12,9 +12,12 @@ from scipy.ndimage import gaussian_filter
 
 import hushpore
 from hushpore import InputError, Volume
+from hushpore.base.errors import MemoryLimitError
 from hushpore.base.events import result_of
 from hushpore.cli.commands import hushpore as command
+from hushpore.io import describe
 from hushpore.io.results import write_image
+from hushpore.io.zarr import write_zarr
 from hushpore.pores.phases import classifier as boxes
 from hushpore.pores.phases.classifier import load_classifier
 from hushpore.runs.rerun import rerun
@@ -121,6 +124,38 @@ def test_a_lazy_volume_gives_the_labels_of_an_array(
     np.save(tmp_path / "scan.npy", scan.data)
     lazy = Volume(np.load(tmp_path / "scan.npy", mmap_mode="r"), spacing=2.0, unit="um")
     np.testing.assert_array_equal(classified(lazy, strokes=strokes).labels, found.labels)
+
+
+def test_a_zarr_larger_than_the_memory_limit_gives_the_labels_of_an_array(
+    scan: Volume, strokes: np.ndarray, tmp_path: Path
+) -> None:
+    """In slabs, with temporary files; strokes, mask and a stored classifier are read so, too."""
+    times = (3, 1, 1)
+    tall, painted_on = np.tile(scan.data, times), np.concatenate([strokes, np.zeros((48, 64, 64))])
+    painted_on = painted_on.astype(np.uint8)
+    mask = np.ones(tall.shape, bool)
+    mask[:, :20], mask[60:] = False, False
+    whole = classified(scan.replace(tall), strokes=painted_on, sample_mask=mask)
+    files = {"scan": tall, "strokes": painted_on, "mask": mask.astype(np.uint8)}
+    for name, values in files.items():
+        write_zarr(tmp_path / f"{name}.ome.zarr", scan.replace(values, name=name))
+    place = {name: str(tmp_path / f"{name}.ome.zarr") for name in files}
+    lazy = {name: describe(path)[0] for name, path in place.items()}
+    how = {"memory_budget": 0.001, "sample_mask": lazy["mask"].data}
+    parts = classified(lazy["scan"], strokes=lazy["strokes"].data, **how)
+    assert isinstance(parts.labels, np.memmap)
+    np.testing.assert_array_equal(parts.labels, whole.labels)
+    assert parts.phases.equals(whole.phases)
+    assert parts.contacts.equals(whole.contacts)
+    assert parts.classifier.fingerprint == whole.classifier.fingerprint  # type: ignore[union-attr]
+    with pytest.raises(MemoryLimitError, match="probabilities need .* in memory in one piece"):
+        classified(lazy["scan"], strokes=lazy["strokes"].data, probabilities=True, **how)
+    write_result(tmp_path / "made", [parts], lazy["scan"])
+    words = [place["scan"], "--classifier", str(tmp_path / "made"), "--sample-mask", place["mask"]]
+    run(["phases", *words, "--memory-budget", "0.001", "-o", str(tmp_path / "next")])
+    for name in ("made", "next"):
+        written = hushpore.read(tmp_path / name / "phases.tif").array()
+        np.testing.assert_array_equal(written, whole.labels)
 
 
 def test_a_result_can_be_repeated_and_its_classifier_used_on_another_scan(

@@ -6,7 +6,7 @@ import hashlib
 import json
 import zipfile
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,8 +22,9 @@ from hushpore.pores.work import spacing_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from hushpore.base.arrays import Array, Float32s, Int64s
+    from hushpore.base.arrays import Array, Float32s, Int64s, UInt8s
     from hushpore.base.volume import Volume
+    from hushpore.pores.engine import Pass
     from hushpore.pores.parallel import KernelThreads
 
     Box = tuple[tuple[int, int], ...]
@@ -34,6 +35,9 @@ CLASSIFIER = "classifier"
 #: Size of a box along z, y and x, and the bytes that one takes: features, and filtered images with
 #: the margins around them.
 BOX, BYTES_OF_BOX = (24, 256, 256), 7 * 10**8
+
+#: Probability below which the phase of a voxel is doubtful, and what is added to its number then.
+DOUBTFUL, DOUBT = 0.6, 128
 
 #: Bytes of a stored classifier at most; eight phases take 100 times less.
 _LARGEST = 1 << 28
@@ -115,19 +119,35 @@ class Classifier:
             raise ValueError("the trees do not fit together")
         return cls(forest, names, bool(facts["by_slice"]), spacing, painted)
 
-    def probabilities(
+    def phases_of(
         self,
         read: Callable[[int, int], Array],
         shape: Sequence[int],
-        box: Box,
+        first: int,
         threads: KernelThreads,
-    ) -> Float32s:
-        """Return the probability of each phase in a box, float32, (phases, z, y, x).
+        kept: UInt8s | None = None,
+    ) -> Pass[UInt8s]:
+        """Return the phases of a row of boxes; yields the share of the volume done after each box.
 
-        `read`, `shape`, `box`: as for `hushpore.pores.phases.features.features_of`.
+        `read`, `shape`: as for `hushpore.pores.phases.features.features_of`. `first`: first slice
+        of the row. `kept`: takes the probabilities in percent, (phases, z, y, x).
+        Returns: uint8, (z, y, x): numbers from 1, and `DOUBT` more where the phase is doubtful.
         """
-        features = features_of(read, shape, box, self.extent, threads)
-        return self.forest.probabilities(features, threads)
+        read = lru_cache(1)(read)  # neighbouring boxes need the same slices
+        last = min(first + BOX[0], shape[0])
+        found = np.empty((last - first, *shape[1:]), np.uint8)
+        boxes = list(boxes_of(found.shape))
+        for number, (_, *sides) in enumerate(boxes, 1):
+            box = ((first, last), *sides)
+            features = features_of(read, shape, box, self.extent, threads)
+            likely = self.forest.probabilities(features, threads)
+            inside = tuple(slice(*ends) for ends in sides)
+            doubt = DOUBT * (likely.max(axis=0) < DOUBTFUL)
+            found[:, *inside] = likely.argmax(axis=0) + 1 + doubt
+            if kept is not None:
+                kept[:, first:last, *inside] = np.rint(100 * likely)
+            yield (first + (last - first) * number / len(boxes)) / shape[0]
+        return found
 
 
 _FACTS = ("names", "by_slice", "spacing", "painted")
@@ -142,17 +162,22 @@ def boxes_of(shape: Sequence[int]) -> Iterator[Box]:
 
 
 def painted_features(
-    read: Callable[[int, int], Array], strokes: Array, extent: Extent, threads: KernelThreads
+    read: Callable[[int, int], Array],
+    strokes: Callable[[int, int], Array],
+    shape: Sequence[int],
+    extent: Extent,
+    threads: KernelThreads,
 ) -> Iterator[tuple[float, Float32s, Int64s, Int64s]]:
     """Yield the share done, and the features (voxels, `COUNT`) of painted voxels.
 
     With them come their labels and flat indices.
 
-    `strokes`: integers, (z, y, x), 0 where nothing is painted. Only boxes around strokes are read.
+    `read`, `strokes`: return grey values, and integers that are 0 where nothing is painted, of a
+    range of slices. `shape`: of the volume, (z, y, x). Grey values are read around strokes only.
     """
-    boxes = list(boxes_of(strokes.shape))
+    boxes, strokes = list(boxes_of(shape)), lru_cache(1)(strokes)
     for number, box in enumerate(boxes, 1):
-        part = strokes[tuple(slice(*ends) for ends in box)]
+        part = strokes(*box[0])[:, *(slice(*ends) for ends in box[1:])]
         where = np.nonzero(part)
         if not where[0].size:
             continue
@@ -160,11 +185,11 @@ def painted_features(
             (first + int(at.min()), first + int(at.max()) + 1)
             for (first, _), at in zip(box, where, strict=True)
         )
-        features = features_of(read, strokes.shape, around, extent, threads)
+        features = features_of(read, shape, around, extent, threads)
         corner = np.array([at.min() for at in where])
         inside = tuple(at - low for at, low in zip(where, corner, strict=True))
         at = (each + first for each, (first, _) in zip(where, box, strict=True))
-        index = np.ravel_multi_index(tuple(at), strokes.shape)
+        index = np.ravel_multi_index(tuple(at), tuple(shape))
         yield number / len(boxes), features[:, *inside].T, part[where].astype(np.int64), index
 
 

@@ -19,8 +19,8 @@ from hushpore.pores.advice import warnings_of
 from hushpore.pores.job import prepare, warm_up_kind
 from hushpore.pores.numbering import outside_totals
 from hushpore.pores.parallel import KernelThreads
-from hushpore.pores.phases.classifier import BYTES_OF_BOX, CLASSIFIER
-from hushpore.pores.phases.labelling import DOUBTFUL, find_labels, find_phases, find_strokes
+from hushpore.pores.phases.classifier import BYTES_OF_BOX, CLASSIFIER, DOUBTFUL
+from hushpore.pores.phases.labelling import find_labels, find_phases, find_strokes
 from hushpore.pores.phases.measures import (
     PhaseSums,
     Regions,
@@ -37,7 +37,7 @@ from hushpore.pores.slabs import Scratch, Slabs
 from hushpore.pores.transport.job import transport_of_job
 from hushpore.pores.void.components import AIR, FILLED_IN, OPEN, SOLID
 from hushpore.pores.watershed.graph import Tables
-from hushpore.pores.work import AT_A_TIME, LEAST_SLICES, Work, spacing_of
+from hushpore.pores.work import AT_A_TIME, LEAST_SLICES, Work, plan_slabs, spacing_of
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
@@ -74,20 +74,18 @@ def measure_phases(volume: Volume, settings: PhaseSettings, backend: Backend) ->
     Yields: Progress, Timing, Note; after every slab of a stage.
     Returns: `Phases`.
     Raises InputError if the volume has leading axes, is empty, constant or boolean, holds NaN, has
-    fewer grey values than phases, or invalid labels; MemoryLimitError if it does not fit into
-    memory in one piece.
+    fewer grey values than phases, or invalid labels; MemoryLimitError if memory is too small for
+    slabs on disk, or in one piece for thickness, regions, transport or probabilities.
     """
-    check_volume(volume, settings)
+    slabs = check_volume(volume, settings)
     stages, notes = Stages(volume, backend.timer()), list[Note]()
     depth = stages.slices
-    thick = max(LEAST_SLICES, AT_A_TIME // (math.prod(volume.shape) // depth))
-    slabs = Slabs(depth, min(thick, depth))
     how = PoreSettings(threshold=0.0, exterior=settings.exterior)
     if settings.thickness:
         how = dataclasses.replace(how, local_thickness="void")
     yield from stages.prepare(prepare(warm_up_kind(how)))
     with ExitStack() as at_end:
-        scratch = at_end.enter_context(closing(Scratch(on_disk=False)))
+        scratch = at_end.enter_context(closing(Scratch(slabs.on_disk)))
         threads = at_end.enter_context(KernelThreads())
         work = Work(volume, how, slabs, scratch, threads, stages.timer)
         find = find_labels if settings.are_labels else find_phases
@@ -161,8 +159,8 @@ def measure_phases(volume: Volume, settings: PhaseSettings, backend: Backend) ->
     )
 
 
-def check_volume(volume: Volume, settings: PhaseSettings) -> None:
-    """Check a volume before any of it is read.
+def check_volume(volume: Volume, settings: PhaseSettings) -> Slabs:
+    """Check a volume before any of it is read; returns its slabs, on disk if memory is too small.
 
     Raises InputError or MemoryLimitError, as `measure_phases`.
     """
@@ -188,25 +186,27 @@ def check_volume(volume: Volume, settings: PhaseSettings) -> None:
         require_grey(volume, ", or read each label as a phase (are_labels=True)")
         settings.named(MOST if settings.is_classified else settings.count)
     count = math.prod(volume.shape)
-    if count > _MOST_VOXELS:
-        raise InputError(
-            f"{volume.name} has {count:,} voxels; phases can be measured in at most "
-            f"{_MOST_VOXELS:,}. Crop it, or bin it 2 x 2 x 2."
-        )
     in_place = isinstance(volume.data, np.ndarray)
     a_voxel = BYTES_WITH_THICKNESS if settings.thickness else BYTES_A_VOXEL
     a_voxel += BYTES_OF_REGIONS if settings.regions else 0
     a_voxel += MOST if settings.is_classified and settings.probabilities else 0
     needed = count * (a_voxel + (0 if in_place else volume.dtype.itemsize))
-    needed += BYTES_OF_BOX if settings.is_classified and count > BYTES_OF_BOX else 0
-    free = Backend().free_memory()
-    if needed > free:
+    free = float(Backend().free_memory())
+    if settings.memory_budget is not None:
+        free = settings.memory_budget * 1e9
+    free -= BYTES_OF_BOX if settings.is_classified and count > BYTES_OF_BOX else 0
+    if needed <= free and count <= _MOST_VOXELS:
+        depth = 1 if volume.n_spatial == 2 else volume.shape[0]
+        thick = max(LEAST_SLICES, AT_A_TIME // (count // depth))
+        return Slabs(depth, min(thick, depth))
+    if a_voxel > BYTES_A_VOXEL or settings.transport != "none":
         raise MemoryLimitError(
-            f"Phases are measured in one piece in memory: {volume.name} needs "
-            f"{needed / 1e9:.3g} GB, and {free / 1e9:.3g} GB are free. Crop it or bin it"
-            f"{', or leave out thickness and regions' if a_voxel > BYTES_A_VOXEL else ''}. For two "
-            "phases, 'hushpore pores' also works in slabs."
+            f"Thickness, regions, transport and probabilities need {volume.name} in memory in one "
+            f"piece of at most {_MOST_VOXELS:,} voxels, {needed / 1e9:.3g} GB, and "
+            f"{max(free, 0) / 1e9:.3g} GB are free. Leave them out, crop the volume or bin it."
         )
+    how = settings.of_pores(0.0)
+    return plan_slabs(volume, dataclasses.replace(how, memory_budget=max(free / 1e9, 0.001)))
 
 
 def _measure(work: Work, labels: Stack, count: int) -> Pass[BasinGraph]:

@@ -12,8 +12,8 @@ from scipy.ndimage import gaussian_filter1d
 
 from hushpore.base.errors import InputError
 from hushpore.pores.phases.classifier import (
+    DOUBT,
     Classifier,
-    boxes_of,
     classes_of,
     load_classifier,
     painted_features,
@@ -28,13 +28,12 @@ from hushpore.pores.work import NO_AIR, Threshold
 from hushpore.scan.exterior import Exterior, find_exterior, make_thumbnail
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     import numpy.typing as npt
 
-    from hushpore.base.arrays import Array, Float64s, Int64s, Mask, UInt8s
+    from hushpore.base.arrays import Float64s, Int64s, Mask, UInt8s
     from hushpore.base.events import Job
-    from hushpore.base.volume import Volume
     from hushpore.pores.engine import Pass
     from hushpore.pores.phases.settings import PhaseSettings
     from hushpore.pores.pipeline import Stages
@@ -42,6 +41,8 @@ if TYPE_CHECKING:
     from hushpore.pores.work import Work
     from hushpore.scan.histogram import Histogram
 
+    #: Returns where slices are inside the sample mask, bool, (z, y, x).
+    Inside = Callable[[int, int], Mask]
 
 #: Depth of the valleys between phases that thresholds separate, as a share of the lower peak. It is
 #: 0.1 for such a made scan, and at least 0.6 for others (benchmarks/strokes.py).
@@ -133,11 +134,7 @@ class Found(NamedTuple):
     classifier: Classifier | None = None
     probabilities: UInt8s | None = None  # (n, z, y, x), in percent
     separate: tuple[float, ...] = ()  # thresholds that separate the phases without a classifier
-    doubtful: int = 0  # voxels whose phase has a probability below `DOUBTFUL`
-
-
-#: Probability below which the phase of a voxel is doubtful.
-DOUBTFUL = 0.6
+    doubtful: int = 0  # voxels whose phase is doubtful
 
 
 def find_phases(work: Work, settings: PhaseSettings, stages: Stages) -> Job:
@@ -161,8 +158,7 @@ def find_phases(work: Work, settings: PhaseSettings, stages: Stages) -> Job:
     labels = work.scratch.stack("labels", work.shape, np.uint8)
     void = yield from stages.run("labels", find_void(work, Grey(values, Threshold(given[0]))), 0.15)
     air = yield from stages.run("labels", find_air(work, void), 0.2)
-    mask = _mask_of(volume, settings)
-    painting = _paint(work, values, given, void, mask, labels)
+    painting = _paint(work, values, given, void, _mask_of(work, settings), labels)
     sample = yield from stages.run("labels", painting, 0.25)
     limits = np.stack([ends[:-1], ends[1:]], axis=1)
     if around.treatment == "keep":
@@ -174,8 +170,9 @@ def find_phases(work: Work, settings: PhaseSettings, stages: Stages) -> Job:
     return Found(labels, limits, sample, around, void, problem)
 
 
-def _mask_of(volume: Volume, settings: PhaseSettings) -> Mask | None:
-    """Return the sample mask as bool (z, y, x); None if none is given."""
+def _mask_of(work: Work, settings: PhaseSettings) -> Inside | None:
+    """Return what reads slices of the sample mask as bool (z, y, x); None if none is given."""
+    volume = work.volume
     mask = volume.auxiliary_of(settings, "sample_mask")
     if mask is None:
         return None
@@ -183,11 +180,11 @@ def _mask_of(volume: Volume, settings: PhaseSettings) -> Mask | None:
         raise InputError(
             f"sample_mask must be labels or a mask of shape {volume.shape}; got points."
         )
-    inside: Mask = np.asarray(mask) > 0
-    if not inside.any():
+    read = GreyValues(volume.replace(mask), work.slabs).read
+    if not any((read(*slab) > 0).any() for slab in work.slabs):
         name = settings.sample_mask
         raise InputError(f"The sample_mask {name!r} is empty: it has no voxel above 0.")
-    return inside.reshape((1,) * (3 - inside.ndim) + inside.shape)
+    return lambda first, last: np.asarray(read(first, last) > 0)
 
 
 def _paint(
@@ -195,7 +192,7 @@ def _paint(
     values: GreyValues,
     thresholds: tuple[float, ...],
     void: Stack,
-    mask: Mask | None,
+    inside: Inside | None,
     labels: Stack,
 ) -> Pass[int]:
     """Write the phase number of each voxel; returns the number of sample voxels."""
@@ -206,8 +203,8 @@ def _paint(
         for threshold in thresholds:
             room += make_void(part, threshold, True, work.threads)
         room[void.read(first, last) >= AIR] = 0
-        if mask is not None:
-            room[~mask[first:last]] = 0
+        if inside is not None:
+            room[~inside(first, last)] = 0
         labels.write(first, room)
         count += int(np.count_nonzero(room))
         yield last / work.slabs.depth
@@ -233,7 +230,7 @@ def find_labels(work: Work, settings: PhaseSettings, stages: Stages) -> Job:
             f"{work.volume.name} holds no label above 0, and so no phase. Label the phases from 1."
         )
     labels = work.scratch.stack("labels", work.shape, np.uint8)
-    taking = _take_labels(work, values, known, _mask_of(work.volume, settings), labels)
+    taking = _take_labels(work, values, known, _mask_of(work, settings), labels)
     sample = yield from stages.run("labels", taking, 0.25)
     limits = np.stack([known, known], axis=1).astype(np.float64)
     return Found(labels, limits, sample, Exterior("keep", settings.ball_radius))
@@ -259,7 +256,7 @@ def _collect(values: GreyValues, name: str) -> Pass[Int64s]:
 
 
 def _take_labels(
-    work: Work, values: GreyValues, known: Int64s, mask: Mask | None, labels: Stack
+    work: Work, values: GreyValues, known: Int64s, inside: Inside | None, labels: Stack
 ) -> Pass[int]:
     """Write the rank of each label; returns the number of sample voxels."""
     count = 0
@@ -268,8 +265,8 @@ def _take_labels(
         room[...] = 0
         for rank, label in enumerate(known.tolist(), 1):
             room[part == label] = rank
-        if mask is not None:
-            room[~mask[first:last]] = 0
+        if inside is not None:
+            room[~inside(first, last)] = 0
         labels.write(first, room)
         count += int(np.count_nonzero(room))
         yield last / work.slabs.depth
@@ -284,8 +281,8 @@ def find_strokes(work: Work, settings: PhaseSettings, stages: Stages) -> Job:
     _, histogram = yield from stages.run("reading", survey(values, True, work.threads), 0.1)
     known = None
     if settings.strokes:
-        strokes = np.asarray(volume.auxiliary_of(settings, "strokes"))
-        training = _train(work, values, strokes.reshape(work.shape), settings)
+        strokes = volume.replace(volume.auxiliary_of(settings, "strokes"))
+        training = _train(work, values, GreyValues(strokes, work.slabs), settings)
         known, classifier = yield from stages.run("training", training, 0.12)
     else:
         classifier = load_classifier(settings.classifier)
@@ -298,8 +295,8 @@ def find_strokes(work: Work, settings: PhaseSettings, stages: Stages) -> Job:
     kept = None
     if settings.probabilities:
         kept = np.zeros((classifier.count, *work.shape), np.uint8)
-    mask = _mask_of(volume, settings)
-    classifying = _classify(work, values, classifier, mask, labels, kept)
+    rows = _rows(work, values, classifier, kept)
+    classifying = _classify(work, rows, _mask_of(work, settings), labels)
     sample, doubtful = yield from stages.run("classifying", classifying, 0.3)
     assert histogram is not None  # asked for
     separate: tuple[float, ...] = ()
@@ -319,13 +316,14 @@ def find_strokes(work: Work, settings: PhaseSettings, stages: Stages) -> Job:
 
 
 def _train(
-    work: Work, values: GreyValues, strokes: Array, settings: PhaseSettings
+    work: Work, values: GreyValues, strokes: GreyValues, settings: PhaseSettings
 ) -> Pass[tuple[Int64s, Classifier]]:
     """Train a classifier; returns the values of the strokes too, in the order of the phases."""
     by_slice = settings.by_slice or work.volume.n_spatial == 2
     extent = Extent.of(work.spacing, by_slice)
     parts: list[Any] = [(np.zeros((0, COUNT), np.float32), *np.zeros((2, 0), np.int64))]
-    for share, *part in painted_features(values.read, strokes, extent, work.threads):
+    reads = values.read, strokes.read
+    for share, *part in painted_features(*reads, work.shape, extent, work.threads):
         parts.append(part)
         yield 0.9 * share
     # in an order that does not depend on the boxes
@@ -339,30 +337,33 @@ def _train(
     return known, Classifier(forest, names, by_slice, spacing, tuple(np.bincount(classes).tolist()))
 
 
+def _rows(
+    work: Work, values: GreyValues, classifier: Classifier, kept: UInt8s | None
+) -> Iterator[float | tuple[int, UInt8s]]:
+    """Yield the first slice and the phases of each row of boxes, and the share done in between."""
+    first, how = 0, (work.threads, kept)
+    while first < work.shape[0]:
+        found = yield from classifier.phases_of(values.read, work.shape, first, *how)
+        yield first, found
+        first += len(found)
+
+
 def _classify(
-    work: Work,
-    values: GreyValues,
-    classifier: Classifier,
-    mask: Mask | None,
-    labels: Stack,
-    kept: UInt8s | None,
+    work: Work, rows: Iterator[float | tuple[int, UInt8s]], inside: Inside | None, labels: Stack
 ) -> Pass[tuple[int, int]]:
     """Write the phase of each voxel; returns the numbers of sample voxels and doubtful ones."""
     count = doubtful = 0
-    boxes = list(boxes_of(work.shape))
-    for number, box in enumerate(boxes, 1):
-        (first, last), rows, columns = box
-        likely = classifier.probabilities(values.read, work.shape, box, work.threads)
-        part = likely.argmax(axis=0).astype(np.uint8) + np.uint8(1)
-        best = likely.max(axis=0)
-        if mask is not None:
-            part[~mask[first:last, slice(*rows), slice(*columns)]] = 0
-        slices = labels.read(first, last)
-        slices[:, slice(*rows), slice(*columns)] = part
-        labels.write(first, slices)
-        if kept is not None:
-            kept[:, first:last, slice(*rows), slice(*columns)] = np.rint(100 * likely)
-        count += int(np.count_nonzero(part))
-        doubtful += int(np.count_nonzero((best < DOUBTFUL) & (part > 0)))
-        yield number / len(boxes)
+    for row in rows:
+        if not isinstance(row, tuple):
+            yield row
+            continue
+        first, found = row
+        last = first + len(found)
+        if inside is not None:
+            found[~inside(first, last)] = 0
+        doubtful += int(np.count_nonzero(found > DOUBT))
+        room = labels.room(first, last)
+        np.remainder(found, DOUBT, out=room)
+        labels.write(first, room)
+        count += int(np.count_nonzero(room))
     return count, doubtful

@@ -256,7 +256,9 @@ class Phases(Displayed):
         if self.classifier is None:
             return ResultFiles(images, tables)
         if self.strokes is not None:
-            strokes = np.asarray(self.strokes).astype(np.uint8)
+            strokes = self.strokes
+            if strokes.dtype != np.uint8:
+                strokes = np.asarray(strokes).astype(np.uint8)
             images["strokes"] = self.volume.as_labels(strokes, f"{self.volume.name} strokes")
         return ResultFiles(images, tables, arrays={CLASSIFIER: self.classifier.arrays})
 

@@ -168,6 +168,7 @@ class PhaseSettings(Settings):
         more="Measures",
     )
     periodic_sides: bool = shared("periodic_sides")
+    memory_budget: float | None = shared("memory_budget")
 
     def __post_init__(self) -> None:
         """Check thresholds and names, after the checks of each setting."""
