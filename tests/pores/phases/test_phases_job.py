@@ -264,5 +264,5 @@ def test_what_does_not_fit_into_memory_is_refused_with_its_size(
     with pytest.raises(MemoryLimitError, match=r"voxels, 0.00603 GB, and 0.0001 GB are free"):
         phases(image, thickness=True)
     plate = np.zeros((1, 4000, 4000), np.uint8)
-    with pytest.raises(MemoryLimitError, match="in the thinnest slabs, and 0.001 GB"):
+    with pytest.raises(MemoryLimitError, match=r"in the thinnest slabs, and 0\.001 GB"):
         phases(plate)

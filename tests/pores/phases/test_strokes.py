@@ -148,7 +148,7 @@ def test_a_zarr_larger_than_the_memory_limit_gives_the_labels_of_an_array(
     assert parts.phases.equals(whole.phases)
     assert parts.contacts.equals(whole.contacts)
     assert parts.classifier.fingerprint == whole.classifier.fingerprint  # type: ignore[union-attr]
-    with pytest.raises(MemoryLimitError, match="probabilities need .* in memory in one piece"):
+    with pytest.raises(MemoryLimitError, match=r"probabilities need .* in memory in one piece"):
         classified(lazy["scan"], strokes=lazy["strokes"].data, probabilities=True, **how)
     write_result(tmp_path / "made", [parts], lazy["scan"])
     words = [place["scan"], "--classifier", str(tmp_path / "made"), "--sample-mask", place["mask"]]
