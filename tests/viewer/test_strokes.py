@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
+from scipy.ndimage import gaussian_filter
 
 import hushpore
 from hushpore import Volume
+from hushpore.base.events import result_of
+from hushpore.io.results import write_image
 from hushpore.pores.parallel import KernelThreads
 from hushpore.pores.phases.classifier import LiveClassifier
+from hushpore.runs.rerun import rerun
+from hushpore.runs.result_folder import write_result
+from hushpore.runs.scan_recipe import ScanRecipe, origin_of
 from hushpore.viewer.phases import PhasesWidget
 
 if TYPE_CHECKING:
@@ -141,6 +148,57 @@ def test_paint_says_where_thresholds_are_enough(qtbot: Any, viewer: Any) -> None
     widget.phases.value = 2
     widget.strokes_panel.paint.click()
     assert "thresholds may be enough" in widget.strokes_panel._line.text()
+
+
+def test_paint_says_where_the_grey_value_drifts(qtbot: Any, viewer: Any) -> None:
+    """Flattening is offered for one solid alone: with several it would take them for one."""
+    shape = (24, 64, 64)
+    rng = np.random.default_rng(0)
+    field = gaussian_filter(rng.normal(size=shape), 3, mode="wrap")
+    solid = field > np.quantile(field, 0.3)
+    grey = 1000 + solid * (300 + 600 * np.indices(shape)[2] / 64) + rng.normal(0, 120, shape)
+    viewer.add_image(grey.astype(np.uint16), name="core")
+    widget = PhasesWidget(viewer)
+    qtbot.addWidget(widget.native)
+    widget.native.show()
+    qtbot.waitUntil(lambda: widget.panel.greys is not None and not widget.panel.is_busy)
+    said = widget.panel.advice()
+    assert "drifts by" in said
+    assert 60 < float(said.partition("drifts by ")[2].split()[0]) < 110  # 600 of 600
+    assert said.endswith("where it is dark and where it is bright.")
+    widget.phases.value = 2
+    widget.strokes_panel.paint.click()
+    assert ">Flatten the scan</a>" in widget.strokes_panel._line.text().replace("\u00a0", " ")
+
+
+def test_a_second_scan_uses_the_classifier_in_one_click(
+    qtbot: Any, widget: PhasesWidget, viewer: Any, scan: np.ndarray, tmp_path: Path
+) -> None:
+    panel = widget.strokes_panel
+    assert panel.reuse.isHidden()
+    panel.paint.click()
+    layer = viewer.layers["scan strokes"]
+    paint(layer, 2)
+    widget.names.value = "left, right"
+    widget.run()
+    first = widget.wait()
+    assert panel.reuse.isHidden()  # it is of this scan
+    viewer.add_image(scan[:, ::-1] + np.uint16(2), name="next", scale=(2, 2, 2), units=("um",) * 3)
+    widget.layer.value = viewer.layers["next"]
+    assert not panel.reuse.isHidden()
+    panel.reuse.click()
+    second = widget.wait()
+    assert second.classifier.fingerprint == first.classifier.fingerprint
+    expected = first.classifier.names
+    assert second.names == expected == ("left", "right")
+    assert (second.labels[:, :, :18] == 1).mean() > 0.9
+    assert (second.labels[:, :, 30:] == 2).mean() > 0.9
+    # the file of the window is gone when the result is repeated
+    write_image(tmp_path / "next.tif", second.volume)
+    source = ScanRecipe(str(tmp_path / "next.tif"))
+    write_result(tmp_path / "made", [second], second.volume, source=origin_of(source, []))
+    Path(second.provenance["settings"]["classifier"]).unlink()
+    assert result_of(rerun(tmp_path / "made", tmp_path / "again")).identical
 
 
 def test_a_slice_is_classified_as_in_a_run_by_slice(scan: np.ndarray) -> None:

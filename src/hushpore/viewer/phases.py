@@ -28,6 +28,8 @@ from hushpore.base.formatting import readable_grey, readable_number
 from hushpore.pores.phases.labelling import are_separate, find_thresholds
 from hushpore.pores.phases.measures import CONTACTS, PHASES
 from hushpore.pores.phases.result import COLOURS
+from hushpore.pores.settings import PoreSettings
+from hushpore.scan.exterior import find_exterior
 from hushpore.viewer.forms.layout import fill
 from hushpore.viewer.job_widget import JobWidget
 from hushpore.viewer.layers.conversion import METADATA_KEY, known_of, layer_data
@@ -52,7 +54,6 @@ if TYPE_CHECKING:
     from hushpore.pores.phases.result import Phases
     from hushpore.pores.phases.settings import PhaseSettings
     from hushpore.pores.preview import GreySurvey, SliceVoid
-    from hushpore.pores.settings import PoreSettings
     from hushpore.pores.tables.measures import Measure
     from hushpore.viewer.forms.choices import LayerChoice
     from hushpore.viewer.forms.form import SettingsForm
@@ -326,10 +327,17 @@ class PhasePanel(GreyPanel):
             self.preview.show(self._target, settings, self.thresholds, greys)
 
     def advice(self) -> str:
-        """Return that thresholds are enough, if they are; else an empty text."""
-        if self.greys is None or not are_separate(self.greys.histogram, self.thresholds):
+        """Return what to know before painting; empty if there is nothing to say."""
+        if self.greys is not None and are_separate(self.greys.histogram, self.thresholds):
+            return "The histogram has a clear valley at each threshold: thresholds may be enough."
+        keep = PoreSettings(exterior="keep")
+        if self._target is None or not (drift := find_exterior(self._target.volume, keep).drift):
             return ""
-        return "The histogram has a clear valley at each threshold: thresholds may be enough."
+        text = f"The grey value of the solid drifts by {100 * drift:.0f} % of the contrast. "
+        if (settings := self._settings()) is not None and settings.count == 2:
+            return f"{text}Flatten the scan: thresholds may then be enough."
+        # flattening takes the solids for one, and made strokes worse (docs/howto/strokes.md)
+        return f"{text}Paint each phase where it is dark and where it is bright."
 
     def _moved(self, name: str, value: float) -> None:
         """Set a moved threshold in the form, between its neighbours."""
@@ -472,7 +480,8 @@ class PhasesWidget(JobWidget):
         self.panel = PhasePanel(napari_viewer, self.layer, self.form)
         self.tables = PhaseTables()
         upper, column = self._upper.column, self._lower.column
-        self.strokes_panel = StrokePanel(napari_viewer, self.layer, self.form, self.panel.advice)
+        parts = napari_viewer, self.layer, self.form, self.panel.advice, self._press_run
+        self.strokes_panel = StrokePanel(*parts)
         for part in (self.panel, self.strokes_panel):
             upper.insertWidget(upper.indexOf(self.form.native), part)
         self.strokes_panel.follow()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -12,9 +13,11 @@ from qtpy.QtCore import Qt, QTimer
 from qtpy.QtWidgets import QCheckBox, QHBoxLayout, QPushButton, QVBoxLayout, QWidget
 
 from hushpore.base.errors import HushporeError
+from hushpore.device.memory import folder_of
+from hushpore.pores.phases.classifier import CLASSIFIER
 from hushpore.pores.phases.result import COLOURS, doubt_of
-from hushpore.viewer.forms.layout import fill, plain_label
-from hushpore.viewer.layers.conversion import METADATA_KEY
+from hushpore.viewer.forms.layout import RichLabel, advice_linked, fill
+from hushpore.viewer.layers.conversion import METADATA_KEY, known_of
 from hushpore.viewer.running.previews import SlicePreview
 from hushpore.viewer.running.task import capture
 from hushpore.viewer.segment.grey_panel import prepare_kernels
@@ -23,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from hushpore.base.events import Job
-    from hushpore.pores.phases.classifier import LiveClassifier
+    from hushpore.pores.phases.classifier import Classifier, LiveClassifier
     from hushpore.viewer.forms.choices import LayerChoice
     from hushpore.viewer.forms.form import SettingsForm
     from hushpore.viewer.running.task import Target
@@ -79,20 +82,31 @@ class StrokePanel(QWidget):
     """*Paint*, and two boxes that show phases and doubt of the slice on the screen.
 
     `layers`: choice of the scan. `form`: form of the phase settings, whose strokes are followed.
-    `advice`: returns what to say before anything is painted.
+    `advice`: returns what to say before anything is painted. `run`: starts the job.
     """
 
     def __init__(
-        self, viewer: Any, layers: LayerChoice, form: SettingsForm, advice: Callable[[], str]
+        self,
+        viewer: Any,
+        layers: LayerChoice,
+        form: SettingsForm,
+        advice: Callable[[], str],
+        run: Callable[[], None],
     ) -> None:
         super().__init__()
-        self._viewer, self._layers, self._form, self._advice = viewer, layers, form, advice
+        self._viewer, self._layers, self._form = viewer, layers, form
+        self._advice, self._run = advice, run
         self._strokes: Any = None  # the followed layer
         self._live: tuple[Any, LiveClassifier] | None = None  # with the values it is of
         self.paint = QPushButton(
             "Paint", clicked=self._paint,
             toolTip="Paint short strokes on each phase where no threshold separates them: label 1 "
             "for the first phase, 2 for the second, ... (keys - and + change the label).",
+        )  # fmt: skip
+        self.reuse = QPushButton(
+            "Reuse", clicked=self._reuse,
+            toolTip="Find the phases of this scan with the classifier of the last result that was "
+            "found from strokes. The scans need the same grey values and voxel size.",
         )  # fmt: skip
         self.shown = QCheckBox(
             "Phases", toolTip="Show the phases of the slice after each stroke. Features are found "
@@ -105,9 +119,8 @@ class StrokePanel(QWidget):
             box: StrokePreview(viewer, with_doubt=box is self.doubt)
             for box in (self.shown, self.doubt)
         }
-        self._line = plain_label()
-        self._line.hide()
-        row = fill(QHBoxLayout(), self.paint, self.shown, self.doubt, None)
+        self._line = RichLabel(viewer)
+        row = fill(QHBoxLayout(), self.paint, self.reuse, self.shown, self.doubt, None)
         fill(QVBoxLayout(self), row, self._line, spacing=4)
         self._pause = QTimer(self, singleShot=True, interval=_PAUSE)
         self._pause.timeout.connect(self.show_slice)
@@ -142,6 +155,7 @@ class StrokePanel(QWidget):
             self._strokes = strokes
         for box in self.previews:
             box.setEnabled(strokes is not None)
+        self.reuse.setVisible(self._last is not None)
         self.show_slice()
 
     def show_slice(self) -> None:
@@ -196,9 +210,24 @@ class StrokePanel(QWidget):
         layer.brush_size, layer.mode = _BRUSH, "paint"
         layer.selected_label = max(layer.selected_label, 1)
 
+    @property
+    def _last(self) -> Classifier | None:
+        """The classifier of the last result of another scan; None if there is none."""
+        scan = self._layers.value
+        found = (known_of(layer).get("phases") for layer in reversed(self._viewer.layers))
+        results = (each for each in found if each is not None and each.classifier is not None)
+        return next((each.classifier for each in results if each.volume.name != scan.name), None)
+
+    def _reuse(self) -> None:
+        """Run with the last classifier, from a file that is kept as long as this panel."""
+        assert self._last is not None  # else the button is hidden
+        file = folder_of(self) / f"{CLASSIFIER}.npz"
+        np.savez(file, **self._last.arrays)
+        self._form["strokes"].value, self._form[CLASSIFIER].value = "", str(file)
+        self._run()
+
     def _say(self, text: str) -> None:
-        self._line.setText(text)
-        self._line.setVisible(bool(text))
+        self._line.say(advice_linked(html.escape(text)))
 
     def hideEvent(self, event: Any) -> None:  # noqa: N802
         """Hide the previews with the panel."""

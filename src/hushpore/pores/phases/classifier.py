@@ -296,9 +296,14 @@ def repeated_phases(
     Raises InputError if the applied classifier is missing or has changed.
     """
     known = made.get("auxiliary", {}).get(CLASSIFIER)
-    if known and load_classifier(known["name"]).fingerprint != known["blake2b"]:
+    if not known:
+        return dict(values)
+    # that of an earlier window may be gone, and each result keeps a copy
+    is_there = Path(known["name"]).expanduser().exists()
+    name = known["name"] if is_there else str(file.parent)
+    if load_classifier(name).fingerprint != known["blake2b"]:
         raise InputError(
-            f"{known['name']} is not the classifier of this result: its fingerprint differs. Put "
-            "the original file back and run again. Nothing was run."
+            f"{name} is not the classifier of this result: its fingerprint differs. Put the "
+            "original file back and run again. Nothing was run."
         )
-    return dict(values)
+    return {**values, CLASSIFIER: name}
