@@ -6,6 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from click.testing import CliRunner
 from scipy.ndimage import gaussian_filter
@@ -156,6 +157,43 @@ def test_a_zarr_larger_than_the_memory_limit_gives_the_labels_of_an_array(
     for name in ("made", "next"):
         written = hushpore.read(tmp_path / name / "phases.tif").array()
         np.testing.assert_array_equal(written, whole.labels)
+
+
+def test_phases_of_strokes_have_all_measures_of_phases_of_labels(
+    found: Phases, scan: Volume, strokes: np.ndarray, tmp_path: Path
+) -> None:
+    measures = {
+        "thickness": True, "regions": True, "transport": "diffusion", "names": found.names,
+        "conductivities": "0, 1, 0.5",
+    }  # fmt: skip
+    own = classified(scan, strokes=strokes, **measures)
+    labels = classified(scan.as_labels(found.labels, "phases"), are_labels=True, **measures)
+    np.testing.assert_array_equal(own.labels, found.labels)
+    np.testing.assert_array_equal(own.thickness, labels.thickness)
+    np.testing.assert_array_equal(own.regions.labels, labels.regions.labels)  # type: ignore[union-attr]
+    for name, table in labels.files().tables.items():
+        other = own.files().tables[name]
+        shared = [column for column in table if column not in ("grey_low", "grey_high")]
+        assert other[shared].equals(table[shared]), name
+    assert own.transport is not None
+    assert own.transport.record == labels.transport.record  # type: ignore[union-attr]
+    assert own.phases["thickness"].gt(0).all()
+    assert len(own.contacts) == 3
+
+
+def test_a_batch_uses_a_stored_classifier(found: Phases, scan: Volume, tmp_path: Path) -> None:
+    write_result(tmp_path / "made", [found], scan)
+    for seed in (1, 2):
+        write_image(tmp_path / f"scan_{seed}.tif", scan.replace(stripes(seed)[0]))
+    how = ["--classifier", str(tmp_path / "made"), "--no-denoise", "-o", str(tmp_path / "all")]
+    run(["batch-phases", *(str(tmp_path / f"scan_{seed}.tif") for seed in (1, 2)), *how])
+    for seed in (1, 2):
+        labels = hushpore.read(tmp_path / "all" / f"scan_{seed}" / "phases.tif").array()
+        assert (labels == stripes(seed)[1]).mean() > 0.85
+    summary = pd.read_csv(tmp_path / "all" / "summary.csv").set_index("name")
+    shares = np.bincount(stripes(2)[1].reshape(-1))[1:] / scan.data.size
+    names = ["share of pores", "share of along y", "share of along x"]
+    np.testing.assert_allclose(summary.loc["scan_2", names].astype(float), shares, atol=0.06)
 
 
 def test_a_result_can_be_repeated_and_its_classifier_used_on_another_scan(
