@@ -5,11 +5,13 @@ import subprocess
 import sys
 import urllib.error
 import urllib.request
+from importlib.resources import files
 
 import napari
 import numpy as np
 import pytest
 import tifffile
+from qtpy.QtGui import QPixmap
 from qtpy.QtWidgets import QSplashScreen
 
 import hushpore
@@ -41,6 +43,8 @@ def test_files_are_opened_with_every_widget_at_hand(opened, tmp_path):
     assert [layer.name for layer in viewer.layers] == ["scan"]
     assert set(viewer.window.dock_widgets) == {f"{name} (hushpore)" for name in launch.WIDGETS}
     assert viewer.canvas.overlays.scale_bar.visible
+    icon, picture = viewer.window._qt_window.windowIcon(), files("hushpore") / "icon.png"
+    assert icon.pixmap(256).toImage() == QPixmap(str(picture)).toImage()
     for page in ("Crop", "Denoise", "Pores"):
         assert open_page(viewer, page).layer.value == viewer.layers["scan"]
 

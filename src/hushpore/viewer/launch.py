@@ -44,7 +44,6 @@ def open_viewer(paths: Sequence[str | os.PathLike[str]] = (), sample: bool = Fal
         ) from error
     application = QApplication.instance() or QApplication(sys.argv[:1])
     picture = QPixmap(str(files("hushpore") / "icon.png"))
-    application.setWindowIcon(QIcon(picture))
     splash = QSplashScreen(picture)
     splash.show()
 
@@ -60,6 +59,7 @@ def open_viewer(paths: Sequence[str | os.PathLike[str]] = (), sample: bool = Fal
 
     say("Loading napari …")
     viewer = napari.Viewer(title="hushpore")
+    viewer.window._qt_window.setWindowIcon(QIcon(picture))  # napari has set its own
     say("Loading the widgets …")
     arrange(viewer)
     splash.close()

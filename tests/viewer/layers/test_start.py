@@ -1,10 +1,13 @@
 """The links of an empty window, and the samples that come with hushpore."""
 
+import importlib.metadata
+
 import numpy as np
 import pytest
 import tifffile
 from napari.layers import Image, Labels, Layer
 from napari.utils.notifications import notification_manager
+from qtpy.QtGui import QDesktopServices
 from qtpy.QtWidgets import QFileDialog
 
 from hushpore.viewer.layers import start
@@ -48,6 +51,17 @@ def test_a_cancelled_dialog_opens_nothing(widget, monkeypatch):
     widget._follow("open scan")
     widget._follow("open result")
     assert not widget._viewer.layers
+
+
+def test_the_last_line_says_where_help_is(widget, monkeypatch):
+    opened = []
+    monkeypatch.setattr(QDesktopServices, "openUrl", lambda url: opened.append(url.toString()))
+    address = list(start.LINKS)[-1]
+    assert f"Help: {address.removeprefix('https://')}" in start.LINKS[address]
+    widget._follow(address)
+    metadata = importlib.metadata.metadata("hushpore")
+    assert opened == [address]
+    assert f"Documentation, {address}" in metadata.get_all("Project-URL")
 
 
 def test_a_file_that_is_no_scan_is_reported_without_a_traceback(widget, monkeypatch, tmp_path):

@@ -1,4 +1,4 @@
-"""Links in an empty window that open a scan, a sample or a result.
+"""Links in an empty window that open a scan, a sample or a result, and the documentation.
 
 Sample data are a foam and a core with known pores, and one real CT slice.
 """
@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from qtpy.QtCore import QUrl
+from qtpy.QtGui import QDesktopServices
 from qtpy.QtWidgets import QFileDialog
 
 from hushpore import sample_data
@@ -22,6 +24,7 @@ LINKS = {
     "open slices": "Open folder of slices …",
     "open sample": "Open sample",
     "open result": "Open result …",
+    "https://hushpore.readthedocs.io": "Help: hushpore.readthedocs.io",
 }
 
 
@@ -31,9 +34,12 @@ def start_links() -> str:
 
 
 def follow_start_link(target: str, widget: QWidget, viewer: Any) -> None:
-    """Open what a link names, after a dialog where a file or folder is to be chosen."""
+    """Open what a link names: after a dialog where it is to be chosen, help in the browser."""
     if target == "open sample":
         viewer.open_sample("hushpore", "foam")
+        return
+    if target.startswith("https:"):
+        QDesktopServices.openUrl(QUrl(target))
         return
     text = LINKS[target].removesuffix(" …")
     if target == "open scan":
