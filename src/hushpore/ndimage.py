@@ -38,7 +38,7 @@ from hushpore.pores.slabs import Slabs, Stack
 from hushpore.pores.tables.measures import PORES, pore_columns, throat_columns
 from hushpore.pores.void.components import CLOSED, OPEN, find_components
 from hushpore.pores.void.threshold import AS_IS, GreyValues, RoundedGrey, Rounding, find_range
-from hushpore.pores.watershed.basins import SlabWatershed, apply_labels
+from hushpore.pores.watershed.basins import SlabWatershed
 from hushpore.pores.watershed.merging import (
     Numbering,
     merge_by_height,
@@ -374,10 +374,7 @@ def watershed(
             label_of = number_pores(graph, root, 1, None).label_of
         else:
             return found.basins.reshape(given.shape)
-        if given.gpu is None:
-            labels = apply_labels(found.basins, label_of, threads, found.basins)
-        else:
-            labels = given.gpu.put(label_of)[found.basins]
+        labels = flooding.engine.relabelled(found.basins, label_of)
     return labels.reshape(given.shape)
 
 

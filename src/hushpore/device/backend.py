@@ -46,6 +46,8 @@ class Backend:
     switches: Switches | None = None
     # CPU threads for the kernels of pore segmentation; None: one per core
     threads: int | None = None
+    # whether the labels of a segmentation stay on the device, see `hushpore.segment_pores`
+    keeps_labels: bool = False
 
     def __post_init__(self) -> None:
         if not self.name:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import TYPE_CHECKING, Any
 
 from hushpore.base.events import result_of
 from hushpore.base.provenance import fingerprint
 from hushpore.base.volume import as_volume
-from hushpore.jobs import run, start
+from hushpore.jobs import JOBS, run, start
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -120,7 +121,13 @@ def start_together(
     return result
 
 
-def segment_pores(volume: VolumeLike, *, device: str | Backend = "auto", **settings: Any) -> Pores:
+def segment_pores(
+    volume: VolumeLike,
+    *,
+    device: str | Backend = "auto",
+    device_result: bool = False,
+    **settings: Any,
+) -> Pores:
     """Segment and measure the pores of a volume.
 
     Parameters
@@ -129,6 +136,9 @@ def segment_pores(volume: VolumeLike, *, device: str | Backend = "auto", **setti
         2D or 3D grey values, or a boolean mask of the void.
     device : str, optional
         ``"auto"``, ``"cpu"``, ``"cuda"`` or ``"cuda:1"``.
+    device_result : bool, optional
+        Whether the labels also stay in GPU memory, as ``device_labels``, a CuPy array: 4 bytes per
+        voxel. They are None if the CPU segmented, or the GPU in slabs.
     **settings
         See `hushpore.pores.settings.PoreSettings`; among them ``threshold`` (a method's name or
         a number), ``pore_type`` (``"all"``, ``"open"`` or ``"closed"``) and ``merge_height``
@@ -155,6 +165,10 @@ def segment_pores(volume: VolumeLike, *, device: str | Backend = "auto", **setti
     >>> found.headline.split(" · ")[:2]
     ['Porosity 3.7 % (open 0.0 %, closed 3.7 %)', '1 pore']
     """
+    if device_result:
+        if isinstance(device, str):
+            device = JOBS["pores"].backend(device, as_volume(volume).shape)
+        device = dataclasses.replace(device, keeps_labels=True)
     result: Pores = run("pores", volume, settings, device)
     return result
 

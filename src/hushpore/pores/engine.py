@@ -20,7 +20,7 @@ from hushpore.pores.void.components import (
     find_runs,
 )
 from hushpore.pores.void.threshold import GreyValues, RoundedGrey, Rounding, make_void, survey
-from hushpore.pores.watershed.basins import watershed_slab
+from hushpore.pores.watershed.basins import apply_labels, watershed_slab
 from hushpore.pores.watershed.distance import edge_plane, fill_distance
 from hushpore.pores.watershed.graph import Tables
 
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
+    from hushpore.base.arrays import Int32s
     from hushpore.base.volume import Volume
     from hushpore.device.timing import StageTimer
     from hushpore.pores.parallel import KernelThreads
@@ -76,6 +77,10 @@ class Engine:
     def bring(self, scratch: Scratch, name: str, stack: Stack, highest: int | None = None) -> Stack:
         """Copy a stack from this engine to the host, if needed; `highest`: its largest value."""
         return stack
+
+    def relabelled(self, basins: Any, label_of: Int32s) -> Any:
+        """Return the labels of basins (z, y, x), in their place on the CPU."""
+        return apply_labels(basins, label_of, self.threads, basins)
 
     # grey values
 

@@ -16,7 +16,7 @@ from hushpore.base.provenance import fingerprint_beside, make_provenance
 from hushpore.base.rescaled import held
 from hushpore.base.volume import SPATIAL_AXES, Volume, how_to_choose
 from hushpore.device.backend import Backend
-from hushpore.device.memory import arrays_apart, scratch_folder
+from hushpore.device.memory import arrays_apart, is_out_of_memory, scratch_folder
 from hushpore.pores.advice import advise
 from hushpore.pores.compiling import compile_beside
 from hushpore.pores.detection import (
@@ -185,6 +185,7 @@ class _Found(NamedTuple):
     thickness: dict[str, LocalThickness]
     transport: Transport | None
     curve: dict[str, Float64s]
+    device_labels: Any
     timing: Timing
     digest: str
 
@@ -231,6 +232,7 @@ def segment(
         numbering, by, marks = yield from _merge(found, stages)
         if marks is not None:
             require_in_void(marks.voxels, marks.in_solid, marks.is_negative)
+        found, device_labels = _label_on_device(found, numbering.label_of, notes)
         thickness = yield from _find_thickness(found, stages)
         # making the tables takes more memory than they do, so labels are not allocated before
         tables = yield from stages.run("labels", measured(graph, numbering, settings, volume), 0.94)
@@ -276,6 +278,7 @@ def segment(
         thickness,
         transport,
         {} if certainty is None else certainty.curve,
+        device_labels,
         timing,
         fingerprint.result(),
     )
@@ -313,9 +316,25 @@ def pores_of(
         thickness=found.thickness,
         transport=found.transport,
         curve=found.curve,
+        device_labels=found.device_labels,
         _basins=segmented.basins,
         _slabs=segmented.work.slabs,
     )
+
+
+def _label_on_device(
+    found: Segmented, label_of: Int32s, notes: list[Note]
+) -> tuple[Segmented, Any]:
+    """Let the basins on the GPU go, and return their labels there, if requested and they fit."""
+    labels, relabelled = None, found.relabelled
+    if relabelled is not None:
+        try:
+            labels = relabelled(label_of).reshape(found.work.volume.shape)
+        except Exception as error:
+            if not is_out_of_memory(error):
+                raise
+            notes.append(Note("The labels do not fit into the GPU's memory: none stay there."))
+    return found._replace(relabelled=None), labels
 
 
 def _merge(

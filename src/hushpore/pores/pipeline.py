@@ -11,6 +11,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from contextlib import closing, contextmanager, nullcontext
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -46,9 +47,10 @@ from hushpore.pores.void.threshold import AS_IS
 from hushpore.pores.work import Threshold, VoidTotals, check_tables, void_totals_of
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterator
+    from collections.abc import Callable, Generator, Iterator
     from typing import Any, TypeVar
 
+    from hushpore.base.arrays import Int32s
     from hushpore.base.events import Event, Job, Subject
     from hushpore.base.volume import Volume
     from hushpore.device.timing import Clock
@@ -158,6 +160,8 @@ class Segmented(NamedTuple):
     graph: BasinGraph
     distance: Stack | None  # squared distance in the void, if needed later
     phase: Stack | None  # phase labels, if needed later
+    # returns the labels of the basins on the GPU, if they stay there, for a label of each
+    relabelled: Callable[[Int32s], Any] | None = None
 
 
 class _Void(NamedTuple):
@@ -270,6 +274,9 @@ class Pipeline:
             del tables, grey
         left = engine.bring(work.scratch, "distance", distance) if settings.keeps_distance else None
         basins = engine.bring(work.scratch, "basins", unstitched.stack, count)
+        relabelled = None
+        if self._backend.keeps_labels and engine.holds_all:
+            relabelled = partial(engine.relabelled, unstitched.stack.read(0, slabs.depth))
         del unstitched
         if self._void is not None and kept is None:
             self._void.phase.close()
@@ -279,7 +286,7 @@ class Pipeline:
             yield from self._warn(threshold.problem)
         yield from self._warn(phases.problem)
         where = self._work, self._backend
-        return Segmented(*where, threshold, phases, basins, graph, left, kept)
+        return Segmented(*where, threshold, phases, basins, graph, left, kept, relabelled)
 
     def _find_void_on_host(self) -> Generator[Event, None, None]:
         """Read the grey values into memory and find the void on the host, unless it is known."""

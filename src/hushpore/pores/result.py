@@ -96,6 +96,8 @@ class Pores(Displayed):
     transport : Transport or None
         Transport in the voxels, see `hushpore.pores.transport.result.Transport`; None if not
         solved.
+    device_labels : cupy.ndarray or None
+        `labels` in the memory of the GPU, if they were requested (`hushpore.segment_pores`).
     """
 
     _table = "pores"
@@ -112,6 +114,7 @@ class Pores(Displayed):
     thickness: dict[str, LocalThickness] = dataclasses.field(default_factory=dict)
     curve: dict[str, Float64s] = dataclasses.field(default_factory=dict)
     transport: Transport | None = None
+    device_labels: Any = None
 
     @classmethod
     def of(
@@ -156,7 +159,8 @@ class Pores(Displayed):
     ) -> Pores:
         """Return this result with another numbering, and with other arguments of `of`."""
         fields = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
-        del fields["_columns"]
+        # labels may be others
+        del fields["_columns"], fields["device_labels"]
         return Pores.of(numbering=numbering, totals=totals, **fields | changes)
 
     @property

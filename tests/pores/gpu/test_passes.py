@@ -338,6 +338,32 @@ def test_of_a_scanner_on_disk_the_integers_cross(
     assert "reading" in found.timings
 
 
+def test_labels_stay_on_the_gpu_on_request(
+    gpu_backend: Any, strict: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    volume = scanned((20, 24, 28))
+    found = hushpore.segment_pores(volume, device=gpu_backend(), device_result=True)
+    assert isinstance(found.device_labels, strict.DeviceArray)
+    assert found.device_labels.dtype == np.int32
+    np.testing.assert_array_equal(np.asarray(found.device_labels), found.labels)
+    # other labels are made on the host
+    assert found.remerge(2.0).device_labels is None
+    assert hushpore.segment_pores(volume, device=gpu_backend()).device_labels is None
+    assert hushpore.segment_pores(volume, device="cpu", device_result=True).device_labels is None
+    room = math.ceil(9 * 24 * 28 * engines.BYTES_A_VOXEL / POOLED)
+    in_slabs = hushpore.segment_pores(volume, device=gpu_backend(free=room), device_result=True)
+    assert in_slabs.device_labels is None
+
+    def no_room(*_: Any) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr(engines.GpuWhole, "relabelled", no_room)
+    without = hushpore.segment_pores(volume, device=gpu_backend(), device_result=True)
+    assert without.device_labels is None
+    assert without.notes == ("The labels do not fit into the GPU's memory: none stay there.",)
+    np.testing.assert_array_equal(without.labels, found.labels)
+
+
 def test_without_cupy_pores_are_segmented_on_the_cpu_and_it_is_said(
     emulated_backend: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -203,6 +203,10 @@ class GpuWhole(Engine):
         brought.arrive(slabs, dict(zip(order, copies, strict=True)))
         return brought
 
+    def relabelled(self, basins: Any, label_of: Int32s) -> Any:
+        """Return the labels of basins, on the GPU."""
+        return self._gpu.put(label_of)[basins]
+
     def grey(self, volume: Volume, slabs: Slabs, timer: StageTimer | None) -> _Values:
         """Copy the grey values to the GPU."""
         with self._timer.stage("upload", nbytes=volume.nbytes):
