@@ -42,17 +42,16 @@ class Part(NamedTuple):
 
 #: Those who meet a GPU for the first time compile kernels: the first has time for that.
 PARTS = (
-    Part("pores_gpu", ("copies of its own memory", "512^3", "512^3, kernel by kernel"), 110),
+    Part("pores_gpu", ("copies of its own memory", "512^3", "512^3, kernel by kernel"), 90),
     Part(
         "gpu_steps",
         tuple(f"training{more}" for more in ("", ", first layer", ", by the batch")),
-        50,
+        45,
     ),
-    Part("tests", (), 100),
-    Part("gpu_jobs", ("pores, as it comes", "denoise, as it comes"), 40),
-    Part("gpu_transfers", (), 25),
-    Part("gpu_jobs", tuple(f"denoise, {name}" for name in SWITCHES), 35),
+    Part("tests", (), 95),
     Part("ndimage", ("on a GPU",), 30),
+    Part("gpu_jobs", ("pores, as it comes", "denoise, as it comes"), 35),
+    Part("pores_gpu", ("1024^3", "1024^3, from disk"), 75),
     Part(
         "gpu_steps",
         (
@@ -60,11 +59,12 @@ PARTS = (
             *(f"training, {more}" for more in ("several steps in a graph", "float32")),
             *(f"training, {more}" for more in ("by the profiler", "timed and not")),
         ),
-        45,
+        40,
     ),
-    Part("pores_gpu", ("256^3", "256^3, in slabs", "512^3, plain uint16", "1024^3"), 50),
-    Part("pores_gpu", ("1024^3, from disk",), 60),
-    Part("gpu_search", (), 50),
+    Part("gpu_transfers", (), 15),
+    Part("gpu_jobs", tuple(f"denoise, {name}" for name in SWITCHES), 25),
+    Part("pores_gpu", ("256^3", "256^3, in slabs", "512^3, plain uint16"), 25),
+    Part("gpu_search", (), 45),
 )
 
 

@@ -20,6 +20,7 @@ import torch
 from scipy import ndimage as ndi
 
 import hushpore
+from hushpore import ndimage
 from hushpore.device.backend import choose_backend
 
 if TYPE_CHECKING:
@@ -39,6 +40,7 @@ def main(device: str) -> None:
     step("pores", lambda: outcome("pores", grey, device))
     equal = partial(np.array_equal, labels(grey, "cpu"))
     step("labels equal the CPU's", lambda: equal(labels(grey, device)))
+    step("labels left on the device", lambda: left(grey, device))
     step("denoise", lambda: outcome("denoise", grey, device, steps=60))
     step("MiB allocated and reserved afterwards", memory)
     step("pores on 'auto'", lambda: outcome("pores", np.tile(grey, TILES), "auto"))
@@ -52,6 +54,14 @@ def step(name: str, work: Callable[[], object]) -> None:
     except Exception:
         result = traceback.format_exc()
     print(f"== {name}: {time.perf_counter() - start:.1f} s\n{result}", flush=True)
+
+
+def left(grey: np.ndarray, device: str) -> object:
+    """Return where the labels are, and whether functions find the same number of pores there."""
+    found = hushpore.segment_pores(grey, device=device, device_result=True)
+    labels = found.labels if found.device_labels is None else found.device_labels
+    table = ndimage.regionprops_table(labels, properties=("label", "area"))
+    return type(labels), len(table["label"]) == len(found.pores)
 
 
 def outcome(job: str, grey: np.ndarray, device: str, **settings: Any) -> object:
