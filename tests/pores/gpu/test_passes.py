@@ -271,7 +271,7 @@ def test_what_is_moved_on_the_gpu_is_accounted_for(
         "find_range": "threshold",
         "find_void": "void",
         "scan_z": "distance",
-        "sum_boxes": "basins",
+        "steepest_ascent": "basins",
         "round_grey": "measuring",
     }
     size, stages = 30 * 64 * 96, [""]

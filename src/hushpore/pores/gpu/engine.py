@@ -52,10 +52,16 @@ _THREADS = 1 << 18  # as many as a large GPU runs at a time
 BITS = 32  # flags of a word, as in basins.cu
 _BLOCKS = 1 << 10  # of threads that work together, or on one row after the other
 _RUNS = 2048  # voxels that a block of threads looks through at a time, as in graph.cu
-_BRICK = (8, 8, 32)  # voxels (z, y, x) in which a block counts edges at a time, as in graph.cu
+_BRICK = (8, 8, 32)  # voxels (z, y, x) of a block at a time, as in basins.cu and graph.cu
 _TABLES = 256  # of counts that all threads add to
 _ROOM = 10  # places in the table of edges for each basin, to begin with: 68 bytes each
 _NO_WAY = np.float32(-1).view(np.int32)  # as `BasinGraph.saddle` has it
+
+
+def _bricks(shape: Sequence[int]) -> int:
+    """Return the number of blocks that have the bricks of a volume (z, y, x) in turn."""
+    counts = (-(-length // edge) for length, edge in zip(shape, _BRICK, strict=True))
+    return min(math.prod(counts), _BLOCKS)
 
 
 class GpuWatershed(NamedTuple):
@@ -265,16 +271,12 @@ class Gpu:
         depth, height, width = distance.shape
         last = depth if last is None else last
         count, plane = distance.size, height * width
-        all_, size = np.int64(count), (np.int32(height), np.int32(width))
+        size = (np.int64(depth), np.int32(height), np.int32(width))
         own, begin, end = (last - first) * plane, np.int64(first * plane), np.int64(last * plane)
-        sums = xp.empty(count, np.float32)
-        launch("sum_boxes", count, distance, sums, all_, *size)
         pointers = xp.empty(count, np.int32)
         is_peak, is_exit = (xp.zeros(-(-flags // BITS), np.uint32) for flags in (own, 2 * plane))
-        how = (np.int64(depth), *size, np.int32(faces_only), begin, end)
-        given = (distance, sums, pointers, is_peak, is_exit)
-        launch("steepest_ascent", count, *given, all_, *how)
-        del sums, given
+        how = (pointers, is_peak, is_exit, *size, np.int32(faces_only), begin, end)
+        self.basins.launch_blocks("steepest_ascent", _bricks(distance.shape), distance, *how)
         if further is not None:
             places = (further, pointers, is_peak, np.int64(further.size))
             launch("make_peaks", int(further.size), *places)
@@ -331,8 +333,7 @@ class Gpu:
             self.graph, "count_border_crossings", count // width, N_DIRECTIONS, (basins,), size[1:]
         )
         ways = np.int32(3 if faces_only else N_DIRECTIONS)
-        in_bricks = zip((count // (height * width), height, width), _BRICK, strict=True)
-        bricks = min(math.prod(-(-length // edge) for length, edge in in_bricks), _BLOCKS)
+        bricks = _bricks((count // (height * width), height, width))
         room = (1024 + _ROOM * (high - low)) // BITS * BITS
         while True:
             crossings = xp.zeros((high - low, N_DIRECTIONS), np.uint64)

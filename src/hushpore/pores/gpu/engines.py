@@ -406,7 +406,7 @@ BYTES_A_VOXEL = 14
 #: Bytes a voxel that each stage reads and writes on the GPU, of integers of a scanner, of 16 bits:
 #: each array of each kernel once, without what is read again because it was not kept at hand, and
 #: without flags, a bit a voxel.
-MOVED = {"threshold": 4, "void": 18, "distance": 21, "basins": 28, "measuring": 18}
+MOVED = {"threshold": 4, "void": 18, "distance": 21, "basins": 16, "measuring": 18}
 
 #: Slices of which 16 bits tell how far the nearest solid is along z, with what is added around.
 DEEPEST = 60_000

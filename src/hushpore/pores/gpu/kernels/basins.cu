@@ -8,18 +8,22 @@ __device__ inline long long bits_of(float value)
     return both.bits;
 }
 
-// The sum of the 3x3 voxels of a slice around one; sides first: flips then change nothing.
-__device__ inline float sum_in_slice(const float *middle, int x, int y, int height, int width)
+// Voxels of a brick along each axis, which a block has at a time, with a rim of two around it, and with
+// a rim of one.
+#define BRICK_X 32
+#define BRICK_Y 8
+#define BRICK_Z 8
+#define WIDE(edge) ((edge) + 4)
+#define RIM(edge) ((edge) + 2)
+
+// The sum of the 3x3 voxels of a slice around one, in a brick with its rim of two; sides first: flips
+// then change nothing.
+__device__ inline float sum_in_slice(const float *middle)
 {
     float line[3];
     for (int dy = -1; dy <= 1; dy++) {
-        float total = 0.0f;
-        if (y + dy >= 0 && y + dy < height) {
-            const float *at = middle + dy * width;
-            total = (x > 0 ? at[-1] : 0.0f) + (x < width - 1 ? at[1] : 0.0f);
-            total = total + at[0];
-        }
-        line[dy + 1] = total;
+        const float *at = middle + dy * WIDE(BRICK_X);
+        line[dy + 1] = (at[-1] + at[1]) + at[0];
     }
     return (line[0] + line[2]) + line[1];
 }
@@ -50,64 +54,72 @@ __device__ inline int count_up_to(const unsigned *flags, const int *counts, long
 
 extern "C" {
 
-// Write the sum of the 3x3x3 voxels around each.
-__global__ void sum_boxes(
-    const float *distance, float *sums, long long count, int height, int width)
-{
-    long long i = (long long)blockIdx.x * blockDim.x + threadIdx.x;
-    if (i >= count) return;
-    Voxel voxel = voxel_at(i, height, width);
-    int x = voxel.x, y = voxel.y;
-    long long plane = (long long)height * width;
-    const float *at = distance + i;
-    float before = i >= plane ? sum_in_slice(at - plane, x, y, height, width) : 0.0f;
-    float after = i < count - plane ? sum_in_slice(at + plane, x, y, height, width) : 0.0f;
-    sums[i] = (before + after) + sum_in_slice(at, x, y, height, width);
-}
-
 // Point every void voxel to the highest of the 27 around it, or of the 7 that share a face with it,
 // of equals to the first; solid is 0, and a pointer is negative, ~n to voxel n. What lies beside the
 // slab, before `begin` or from `end` on, leads nowhere else. Peaks of the slab are flagged, and its
 // exits: the voxels beside it that are led to, in the slice before it and then in the one after it.
+//
+// A block reads a brick once, and sums up the 3x3x3 voxels around each in memory of its own. Outside the
+// volume all is 0, to which no void voxel leads.
 __global__ void steepest_ascent(
-    const float *distance, const float *sums, int *pointers, unsigned *is_peak, unsigned *is_exit,
-    long long count, long long depth, int height, int width, int faces_only, long long begin,
-    long long end)
+    const float *distance, int *pointers, unsigned *is_peak, unsigned *is_exit, long long depth,
+    int height, int width, int faces_only, long long begin, long long end)
 {
-    long long i = (long long)blockIdx.x * blockDim.x + threadIdx.x;
-    if (i >= count) return;
-    if (i < begin || i >= end) {
-        pointers[i] = ~(int)i;
-        return;
-    }
-    if (bits_of(distance[i]) == 0) {
-        pointers[i] = 0;
-        return;
-    }
-    Voxel voxel = voxel_at(i, height, width);
-    int x = voxel.x, y = voxel.y, z = voxel.z;
-    long long best = 0, target = i;
-    for (int dz = -1; dz <= 1; dz++)
-        for (int dy = -1; dy <= 1; dy++)
-            for (int dx = -1; dx <= 1; dx++) {
-                if (faces_only && dz * dz + dy * dy + dx * dx > 1) continue;
-                if (z + dz < 0 || z + dz >= depth || y + dy < 0 || y + dy >= height ||
-                    x + dx < 0 || x + dx >= width) continue;
-                long long neighbour = i + ((long long)dz * height + dy) * width + dx;
-                long long key = key_of(distance[neighbour], sums[neighbour]);
-                if (key > best) {
-                    best = key;
-                    target = neighbour;
-                }
-            }
-    pointers[i] = ~(int)target;
+    __shared__ float heights[WIDE(BRICK_Z) * WIDE(BRICK_Y) * WIDE(BRICK_X)];
+    __shared__ float sums[RIM(BRICK_Z) * RIM(BRICK_Y) * RIM(BRICK_X)];
+    const int row = WIDE(BRICK_X), slice = WIDE(BRICK_Y) * row;
     long long plane = (long long)height * width;
-    if (target == i)
-        set_flag(is_peak, i - begin);
-    else if (target < begin)
-        set_flag(is_exit, target - begin + plane);
-    else if (target >= end)
-        set_flag(is_exit, target - end + plane);
+    int across = (width - 1) / BRICK_X + 1, down = (height - 1) / BRICK_Y + 1;
+    int deep = (int)(depth - 1) / BRICK_Z + 1;
+    for (long long brick = blockIdx.x; brick < (long long)across * down * deep; brick += gridDim.x) {
+        int x0 = (int)(brick % across) * BRICK_X, y0 = (int)(brick / across % down) * BRICK_Y;
+        int z0 = (int)(brick / across / down) * BRICK_Z;
+        for (int k = threadIdx.x; k < WIDE(BRICK_Z) * slice; k += blockDim.x) {
+            int x = x0 - 2 + k % row, y = y0 - 2 + k / row % WIDE(BRICK_Y), z = z0 - 2 + k / slice;
+            bool inside = x >= 0 && x < width && y >= 0 && y < height && z >= 0 && z < depth;
+            heights[k] = inside ? distance[z * plane + (long long)y * width + x] : 0.0f;
+        }
+        __syncthreads();
+        for (int k = threadIdx.x; k < RIM(BRICK_Z) * RIM(BRICK_Y) * RIM(BRICK_X); k += blockDim.x) {
+            int x = k % RIM(BRICK_X), y = k / RIM(BRICK_X) % RIM(BRICK_Y);
+            int z = k / (RIM(BRICK_X) * RIM(BRICK_Y));
+            const float *at = heights + (z + 1) * slice + (y + 1) * row + x + 1;
+            sums[k] = (sum_in_slice(at - slice) + sum_in_slice(at + slice)) + sum_in_slice(at);
+        }
+        __syncthreads();
+        for (int n = threadIdx.x; n < BRICK_X * BRICK_Y * BRICK_Z; n += blockDim.x) {
+            int dx = n % BRICK_X, dy = n / BRICK_X % BRICK_Y, dz = n / (BRICK_X * BRICK_Y);
+            if (x0 + dx >= width || y0 + dy >= height || z0 + dz >= depth) continue;
+            long long i = (z0 + dz) * plane + (long long)(y0 + dy) * width + x0 + dx, target = i;
+            const float *at = heights + (dz + 2) * slice + (dy + 2) * row + dx + 2;
+            const float *sum = sums + ((dz + 1) * RIM(BRICK_Y) + dy + 1) * RIM(BRICK_X) + dx + 1;
+            bool is_beside = i < begin || i >= end;
+            if (is_beside || bits_of(*at) == 0) {
+                pointers[i] = is_beside ? ~(int)i : 0;
+                continue;
+            }
+            long long best = 0;
+            for (int z = -1; z <= 1; z++)
+                for (int y = -1; y <= 1; y++)
+                    for (int x = -1; x <= 1; x++) {
+                        if (faces_only && z * z + y * y + x * x > 1) continue;
+                        float box = sum[(z * RIM(BRICK_Y) + y) * RIM(BRICK_X) + x];
+                        long long key = key_of(at[z * slice + y * row + x], box);
+                        if (key > best) {
+                            best = key;
+                            target = i + ((long long)z * height + y) * width + x;
+                        }
+                    }
+            pointers[i] = ~(int)target;
+            if (target == i)
+                set_flag(is_peak, i - begin);
+            else if (target < begin)
+                set_flag(is_exit, target - begin + plane);
+            else if (target >= end)
+                set_flag(is_exit, target - end + plane);
+        }
+        __syncthreads();
+    }
 }
 
 // Make peaks of some voxels: what led to them or over them ends there.
