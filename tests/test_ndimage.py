@@ -52,7 +52,7 @@ def upload(
     monkeypatch.setattr(strict, "_KNOWN", strict._KNOWN | FURTHER)
     gpu = Gpu(strict.StrictCupy(), lambda source, _: kernels[source])
     is_there = strict.DeviceArray
-    monkeypatch.setattr(ndimage, "gpu_of", lambda x: gpu if isinstance(x, is_there) else None)
+    monkeypatch.setattr(ndimage, "_gpu_of", lambda x: gpu if isinstance(x, is_there) else None)
     return lambda values: np.asarray(values).view(is_there)
 
 

@@ -53,15 +53,6 @@ if TYPE_CHECKING:
     from hushpore.base.arrays import Array, Int32s, Int64s
     from hushpore.pores.watershed.graph import BasinGraph
 
-__all__ = [
-    "distance_transform_edt",
-    "fill_holes",
-    "label",
-    "local_thickness",
-    "regionprops_table",
-    "watershed",
-]
-
 _NO_FACES, _NO_EXITS = (False, False, False), np.zeros(0, np.int64)
 _MOST = 2**31 - 1  # voxels that int32 can index
 
@@ -108,13 +99,9 @@ def label(input: Any, structure: Any = None) -> tuple[Any, int]:
 
     Notes
     -----
-    Memory: 1 byte per voxel, unless `input` is boolean; on the CPU 12 bytes for each run of voxels
-    along x besides. On a GPU the host waits once, for the number.
-
-    References
-    ----------
-    L. He, Y. Chao and K. Suzuki (2008), "A run-based two-scan labeling algorithm".
-    https://doi.org/10.1109/TIP.2008.919369
+    Runs of voxels are joined (https://doi.org/10.1109/TIP.2008.919369). Memory: 1 byte per voxel,
+    unless `input` is boolean; on the CPU 12 bytes for each run along x besides. On a GPU the host
+    waits once, for the number.
     """
     given = _Given(input)
     phase, full = given.mask(), _is_full(structure, given.n_axes)
@@ -465,7 +452,7 @@ class _Given:
     """
 
     def __init__(self, values: Any) -> None:
-        self.gpu = gpu_of(values)
+        self.gpu = _gpu_of(values)
         self.xp: Any = np if self.gpu is None else self.gpu.xp
         array = self.xp.asarray(values)
         self.shape, self.n_axes = tuple(array.shape), array.ndim
@@ -483,7 +470,7 @@ class _Given:
 
     def like(self, values: Any, name: str) -> Any:
         """Return another array of the same shape and device, as a stack."""
-        if (gpu_of(values) is None) != (self.gpu is None):
+        if (_gpu_of(values) is None) != (self.gpu is None):
             raise InputError(f"{name} and the image must both be in host memory, or on the GPU.")
         array = self.xp.asarray(values)
         if tuple(array.shape) != self.shape:
@@ -524,7 +511,7 @@ class _Given:
         return self.gpu.get_all(arrays)
 
 
-def gpu_of(values: Any) -> Gpu | None:
+def _gpu_of(values: Any) -> Gpu | None:
     """Return the GPU of an array; None for one in host memory.
 
     Raises InputError if it is not the current device.
@@ -555,14 +542,14 @@ def _current_gpu(cupy: Any, device: str) -> Gpu:
 
 def _is_full(structure: Any, n_axes: int) -> bool:
     """Whether corners connect; raise InputError unless a structure is one of the two."""
+    from scipy.ndimage import generate_binary_structure
+
     if structure is None:
         return False
-    given = np.asarray(structure) != 0
-    if given.shape == (3,) * n_axes:
-        away = np.abs(np.indices(given.shape) - 1).sum(axis=0)
-        for full in (False, True):
-            if np.array_equal(given, away <= (n_axes if full else 1)):
-                return full
+    for full in (False, True):
+        known = generate_binary_structure(n_axes, n_axes if full else 1)
+        if np.array_equal(np.asarray(structure) != 0, known):
+            return full
     raise InputError(
         f"structure must be scipy.ndimage.generate_binary_structure({n_axes}, 1) or "
         f"({n_axes}, {n_axes}): voxels that share a face, or all that touch."
@@ -601,9 +588,7 @@ class _Flooding(NamedTuple):
         depth = len(self.heights)
         pointers = None if self.engine.holds_all else np.empty(self.heights.shape, np.int32)
         how = {"faces_only": self.faces_only, "further": further}
-        found: SlabWatershed
-        found = self.engine.watershed_slab(self.heights, pointers, 0, depth, **how)
-        return found
+        return SlabWatershed(*self.engine.watershed_slab(self.heights, pointers, 0, depth, **how))
 
     def graph(self, found: SlabWatershed, grey: tuple[Any, Rounding] | None = None) -> BasinGraph:
         """Return the graph of basins, on the host."""
@@ -650,13 +635,10 @@ class _Marked:
 
 def _rounded(given: _Given, values: Any, threads: KernelThreads) -> tuple[Any, Rounding]:
     """Return grey values as whole numbers, int32, for exact sums, and how they are rounded."""
-    dtype = values.dtype
-    volume = Volume(np.broadcast_to(np.zeros((), dtype), values.shape))
+    volume = Volume(np.broadcast_to(np.zeros((), values.dtype), values.shape))
     if kind_of(volume) is None:
-        raise InputError(
-            "intensity_image must hold integers of up to 16 bits, or float32; got "
-            f"{dtype}. Convert it first."
-        )
+        held = f"integers of up to 16 bits, or float32; got {values.dtype}"
+        raise InputError(f"intensity_image must hold {held}. Convert it first.")
     if given.gpu is None:
         ends = find_range(values, threads)
         grey: Any = GreyValues(volume.replace(values), Slabs(len(values), len(values)))
@@ -665,7 +647,7 @@ def _rounded(given: _Given, values: Any, threads: KernelThreads) -> tuple[Any, R
         ends = grey.ends()
     if ends.bad:
         raise InputError(f"intensity_image holds {ends.bad:,} values that are not finite.")
-    rounding = Rounding.of(np.dtype(dtype), *ends[:2])
+    rounding = Rounding.of(np.dtype(values.dtype), *ends[:2])
     if given.gpu is None:
         return RoundedGrey(grey, rounding).read(0, len(values), threads), rounding
     return grey.rounded(rounding), rounding

@@ -230,6 +230,7 @@ class Pipeline:
             except Exception as error:
                 if not is_out_of_memory(error):
                     raise
+                gpu.drop_fetches()
             del engine
             # return unused memory of one library's pool, so that the other can allocate it
             free_pools()
@@ -259,6 +260,8 @@ class Pipeline:
         unstitched = yield from run("basins", finding(work, distance), 0.6)
         count = unstitched.found.count
         check_tables(work.volume, settings, slabs, count)
+        # a GPU that holds all has no slabs to stitch, and copies basins while it measures them
+        basins = engine.bring(work.scratch, "basins", unstitched.stack, count)
         # preview only stacks in host memory
         shown = None if engine.holds_all else unstitched.stack
         measuring = measure_basins(work, unstitched, closed, distance, grey)
@@ -273,7 +276,6 @@ class Pipeline:
                 graph, counts = engine.graph(tables, counts, rounding)
             del tables, grey
         left = engine.bring(work.scratch, "distance", distance) if settings.keeps_distance else None
-        basins = engine.bring(work.scratch, "basins", unstitched.stack, count)
         relabelled = None
         if self._backend.keeps_labels and engine.holds_all:
             relabelled = partial(engine.relabelled, unstitched.stack.read(0, slabs.depth))

@@ -176,6 +176,10 @@ class Gpu:
 
         return [copies.beside(copy, *piece) for piece in pieces]
 
+    def drop_fetches(self) -> None:
+        """Wait for the piece that is being fetched, and fetch no more."""
+        self._transfers.release()
+
     def get_all(self, arrays: Sequence[Any]) -> list[Array]:
         """Copy several arrays to the host in one piece; waits for the GPU once."""
         xp = self.xp
@@ -391,6 +395,7 @@ class Gpu:
         shape = watershed.basins.shape
         where = (shape, numbers, 0, None, grey, phase)
         found = self.scan(watershed.basins, distance, *where, faces_only=faces_only)
+        found = found._replace(crossings=found.crossings.astype(counting(math.prod(shape))))
         peak_squared = distance.reshape(-1)[peaks]
         small = [peaks, peak_squared, *more]
         on_host = self.get_all([*small, *found])
@@ -403,7 +408,7 @@ class Gpu:
             peak=np.concatenate([[-1], places]),
             peak_squared_distance=np.concatenate([np.zeros(1, np.float32), heights]),
             sums=sums,
-            crossings=scan.crossings.astype(counting(math.prod(shape))),
+            crossings=scan.crossings,
             bounds=scan.bounds,
             closed_voxels=scan.closed.view(np.int64),
             border_crossings=scan.border_crossings.view(np.int64),

@@ -399,9 +399,9 @@ class _Tables:
 #: Voxels of a volume that a CPU takes seconds for: with fewer there is nothing to gain by a GPU.
 LARGE = 1 << 25
 
-#: Bytes a voxel that are in use on the GPU at once: distance, sums around and pointers 4 each, void
-#: 1. The rest is for tables.
-BYTES_A_VOXEL = 14
+#: Bytes a voxel in use on the GPU at once: distance, basins and rounded grey values 4 each,
+#: void 1, basins in the type in which they are fetched 2.
+BYTES_A_VOXEL = 15
 
 #: Bytes a voxel that each stage reads and writes on the GPU, of integers of a scanner, of 16 bits:
 #: each array of each kernel once, without what is read again because it was not kept at hand, and
