@@ -189,13 +189,8 @@ def distance_transform_edt(
 
     Notes
     -----
-    Memory: as `label` for the mask; on the CPU 20 bytes per pixel of a slice for each thread, on a
-    GPU 4 bytes per voxel.
-
-    References
-    ----------
-    P. Felzenszwalb and D. Huttenlocher (2012), "Distance transforms of sampled functions", Theory
-    of Computing 8, 415-428. https://doi.org/10.4086/toc.2012.v008a019
+    Lower envelopes along each axis (https://doi.org/10.4086/toc.2012.v008a019). Memory: as `label`
+    for the mask; on the CPU 20 bytes per pixel of a slice for each thread, on a GPU 4 per voxel.
 
     Examples
     --------
@@ -308,18 +303,13 @@ def watershed(
     Notes
     -----
     Each voxel leads to its lowest neighbour, and basins flood one another in the order of their
-    passes: a minimum spanning forest. If no two values are equal and every minimum has a marker of
+    passes: a minimum spanning forest (https://doi.org/10.1109/TPAMI.2008.173). If no two values are equal and every minimum has a marker of
     its own, the result is that of scikit-image. Otherwise voxels may differ that several markers
     reach at the same level; of equal values that with the lower neighbourhood comes first, however
     the image is turned.
 
     Memory: 13 bytes per voxel on the CPU, 17 on a GPU; 68 bytes for each pair of neighbouring
     basins. The graph of basins is merged on the host: a GPU sends it 250 bytes per basin.
-
-    References
-    ----------
-    J. Cousty, G. Bertrand, L. Najman and M. Couprie (2009), "Watershed cuts: minimum spanning
-    forests and the drop of water principle". https://doi.org/10.1109/TPAMI.2008.173
 
     Examples
     --------

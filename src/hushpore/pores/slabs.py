@@ -82,11 +82,10 @@ class Stack:
         """Wait, wherever values are read, for the copies of the slabs that they lie in."""
         self._copies = slabs, copies
 
-    def _await(self, first: int, last: int) -> None:
-        if self._copies is not None:
-            slabs, copies = self._copies
-            for slab in range(first // slabs.thickness, -(-last // slabs.thickness)):
-                copies[slab].result()
+    @staticmethod
+    def _await(slabs: Slabs, copies: Mapping[int, Future[object]], first: int, last: int) -> None:
+        for slab in range(first // slabs.thickness, -(-last // slabs.thickness)):
+            copies[slab].result()
 
     @property
     def nbytes(self) -> int:
@@ -98,7 +97,8 @@ class Stack:
         first = min(max(first, 0), len(self))
         last = max(min(last, len(self)), first)
         if self._array is not None:
-            self._await(first, last)
+            if self._copies is not None:
+                self._await(*self._copies, first, last)
             return self._array[first:last]
         path = self._file()
         count = (last - first) * math.prod(self.shape[1:])
@@ -129,7 +129,8 @@ class Stack:
     def array(self) -> Array:
         """Return all of it: the array itself, or a memory map that keeps the file alive."""
         if self._array is not None:
-            self._await(0, len(self))
+            if self._copies is not None:
+                self._await(*self._copies, 0, len(self))
             return self._array
         mapped = np.memmap(self._file(), self.dtype, "r+", shape=self.shape)
         # views share the map, and nothing else: as long as there is one, there is this stack
