@@ -303,10 +303,10 @@ def watershed(
     Notes
     -----
     Each voxel leads to its lowest neighbour, and basins flood one another in the order of their
-    passes: a minimum spanning forest (https://doi.org/10.1109/TPAMI.2008.173). If no two values are equal and every minimum has a marker of
-    its own, the result is that of scikit-image. Otherwise voxels may differ that several markers
-    reach at the same level; of equal values that with the lower neighbourhood comes first, however
-    the image is turned.
+    passes: a minimum spanning forest (https://doi.org/10.1109/TPAMI.2008.173). If no two values are
+    equal and every minimum has a marker of its own, the result is that of scikit-image. Otherwise
+    voxels may differ that several markers reach at the same level; of equal values that with the
+    lower neighbourhood comes first, however the image is turned.
 
     Memory: 13 bytes per voxel on the CPU, 17 on a GPU; 68 bytes for each pair of neighbouring
     basins. The graph of basins is merged on the host: a GPU sends it 250 bytes per basin.
