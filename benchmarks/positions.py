@@ -105,7 +105,7 @@ def session(width: int, height: int, theme: str) -> dict[str, object]:
     open_page(viewer, "Table")
     wait(2.0)
     until(lambda: pores.greys.greys is not None and not pores.greys.is_busy, 300)
-    until(lambda: not pores._kernel_warmup._timer.isActive(), 300)
+    until(lambda: not pores._preparing.is_busy, 300)
     places.widget = pores
     _click(pores._buttons.run)
     until(lambda: not pores.is_running, 300)

@@ -180,7 +180,7 @@ def session(folder: Path) -> dict[str, dict[str, float]]:  # noqa: PLR0915 - one
             wait(LOOK)
     pores, patches = widgets["Pores"], widgets["Patches"]
     until(lambda: "looking" not in pores.device.native.line.text(), 120)
-    until(lambda: not pores._kernel_warmup._timer.isActive(), 300)
+    until(lambda: not pores._preparing.is_busy, 300)
     until(lambda: pores.greys.greys is not None and not pores.greys.is_busy, 60)
     _raise(pores)
     wait(1)

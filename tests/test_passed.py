@@ -25,7 +25,7 @@ MOST = {
     "segment_pores": (50, 472),
     "denoise": (44, 407),
     # by which timers fire while the job runs, some functions more or less
-    "pores in napari": (71, 797),
+    "pores in napari": (69, 757),
 }
 
 SOURCE = str(Path(__file__).parents[1] / "src" / "hushpore") + os.sep

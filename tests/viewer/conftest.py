@@ -111,7 +111,7 @@ def no_worker_left(qapp):
 
 @pytest.fixture
 def make_napari_viewer(make_napari_viewer, qapp):
-    """Let threads end that hold a viewer or pause the collector, before napari looks for leaks."""
+    """Let threads end that hold a viewer before napari looks for leaks."""
     made = []
 
     def make(*given, **more):
@@ -128,9 +128,6 @@ def make_napari_viewer(make_napari_viewer, qapp):
     while time.monotonic() < end and (
         # a worker leaves after its last signals, whose slots may hold the viewer
         JobWorker.running
-        or worker_module._frozen
-        or worker_module._paused
-        or any(thread.name == "hushpore noise" for thread in threading.enumerate())
     ):
         qapp.processEvents()
         time.sleep(0.01)
@@ -277,9 +274,3 @@ def viewer():
 def layer(viewer):
     """The pores of four cubes, as a layer of the viewer."""
     return viewer.add_layer(Layer.create(*pore_layer(cubes([2, 3, 5, 4]), "pores")))
-
-
-@pytest.fixture
-def no_job_running(qtbot):
-    """Wait until the threads of jobs that ran in tests before have ended."""
-    qtbot.waitUntil(lambda: not worker_module._jobs)

@@ -24,7 +24,6 @@ from hushpore.runs.batch_groups import scan_figures
 from hushpore.runs.batch_workers import State
 from hushpore.viewer.batch import BatchWidget
 from hushpore.viewer.forms import choices
-from hushpore.viewer.forms.choices import Devices
 from hushpore.viewer.running.status import LoadingTask
 from hushpore.viewer.running.worker import JobWorker, calling
 
@@ -241,7 +240,7 @@ def test_one_network_is_trained_for_all_scans(widget, scans, tmp_path, qtbot):
 
 @pytest.mark.parametrize("denoise", [True, False])
 def test_it_waits_for_what_uses_its_device(scans, tmp_path, qtbot, monkeypatch, denoise):
-    monkeypatch.setattr(choices, "find_devices", cache(lambda: Devices(Backend("cuda:0"))))
+    monkeypatch.setattr(choices, "find_devices", cache(lambda: (Backend("cuda:0"),)))
     widget = BatchWidget(ViewerModel())
     qtbot.addWidget(widget.native)
     with qtbot.waitSignal(widget._device.found):

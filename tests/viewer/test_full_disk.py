@@ -14,7 +14,7 @@ from hushpore.io import read
 from hushpore.viewer.denoise.widget import DenoiseWidget
 from hushpore.viewer.layers.conversion import METADATA_KEY
 from hushpore.viewer.layers.layer_files import write_image_layer, write_labels_layer
-from hushpore.viewer.results.record_panel import save
+from hushpore.viewer.results.record_panel import save_with, to_json
 from hushpore.viewer.segment.widget import PoresWidget
 
 SOON = 20_000
@@ -100,7 +100,7 @@ def test_what_a_job_has_made_stays_and_the_widget_can_be_used_again(
     folder = tmp_path / "results"
     folder.mkdir()
     with Disk():
-        save(folder / "record.json", lambda: provenance)
+        save_with(folder / "record.json", lambda part: part.write_text(to_json(provenance)))
         qtbot.waitUntil(lambda: bool(said()), timeout=SOON)
     assert len(said()) == 1
     assert "Cannot write" in said()[0]
@@ -115,7 +115,7 @@ def test_what_a_job_has_made_stays_and_the_widget_can_be_used_again(
 def test_a_segmentation_whose_temporary_files_find_no_room_says_so(qtbot, viewer):
     widget = PoresWidget(viewer)
     qtbot.addWidget(widget.native)
-    qtbot.waitUntil(lambda: not widget._kernel_warmup._timer.isActive(), timeout=120_000)
+    qtbot.waitUntil(lambda: not widget._preparing.is_busy, timeout=120_000)
     # so little memory that slabs lie on disk
     widget.memory_budget.value = 0.001
     with Disk():

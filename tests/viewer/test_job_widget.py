@@ -1,14 +1,13 @@
 import gc
 import html
 import re
-import threading
 import weakref
 from pathlib import Path
 
 import numpy as np
 import pytest
 from napari.components import ViewerModel
-from napari.layers import Image, Layer
+from napari.layers import Image
 from napari.utils._proxies import PublicOnlyProxy
 from napari.utils.notifications import notification_manager
 from napari.utils.progress import progress as napari_progress
@@ -456,85 +455,6 @@ def test_a_job_that_is_soon_over_begins_no_preview(qtbot, viewer, widget, fake_j
     fake_job.gate.set()
     until_done(qtbot, widget)
     assert names(viewer) == ["scan", "scan denoised"]
-
-
-def test_what_refines_a_preview_is_drawn_together_with_the_progress(
-    qtbot, viewer, widget, fake_job, monkeypatch
-):
-    gates = [threading.Event() for _ in range(3)]
-
-    def script(volume):
-        yield Preview("denoised", grey(7), (5,))
-        told = [(8, 5, 0.2), (9, 5, 0.3), (3, 6, 0.4)]
-        for gate, (value, place, done) in zip(gates, told, strict=True):
-            assert gate.wait(60)
-            yield Preview("denoised", grey(value), (place,))
-            yield Progress("training", 1, 2, "steps", done)
-        return (yield from fake_job.wait_at_gate(volume))
-
-    def seen():
-        return preview.data[0, 0, 0], widget._progress.bar.value()
-
-    fake_job.script = script
-    widget._buttons.run.click()
-    qtbot.waitUntil(lambda: len(viewer.layers) == 2, timeout=SOON)
-    preview = viewer.layers["scan denoised (preview)"]
-    pace, is_held = widget._presenter._throttle, threading.Event()
-    qtbot.waitUntil(pace.is_due, timeout=SOON)
-    is_held.set()
-    monkeypatch.setattr(pace, "is_due", lambda: not is_held.is_set())
-    # nor is anything on its way that was due before
-    qtbot.waitUntil(lambda: not widget._presenter._refresh_timer.isActive(), timeout=SOON)
-    before = seen()
-    gates[0].set()
-    qtbot.waitUntil(lambda: bool(widget._presenter._latest.previews), timeout=SOON)
-    gates[1].set()
-    qtbot.wait(300)
-    assert seen() == before
-    is_held.clear()
-    qtbot.waitUntil(lambda: seen() == (9.0, 300), timeout=SOON)
-    is_held.set()
-    # but one of another slice at once
-    gates[2].set()
-    qtbot.waitUntil(lambda: seen() == (3.0, 300), timeout=SOON)
-    is_held.clear()
-    fake_job.gate.set()
-    until_done(qtbot, widget)
-
-
-def test_a_preview_becomes_the_result_without_a_layer_being_removed(qtbot, viewer, fake_job):
-    # napari hands its widgets proxies of the viewer and of all that it returns
-    widget = DenoiseWidget(PublicOnlyProxy(viewer))
-    qtbot.addWidget(widget.native)
-    fake_job.script = previews(fake_job, (7.0, 5))
-    start(qtbot, widget)
-    preview = viewer.layers["scan denoised (preview)"]
-    removed = []
-    viewer.layers.events.removed.connect(removed.append)
-    fake_job.gate.set()
-    until_done(qtbot, widget)
-    assert viewer.layers["scan denoised"] is preview
-    assert preview.data.shape == (8, 32, 32)
-    assert removed == []
-
-
-def test_the_layer_of_a_preview_is_made_in_the_thread_and_shows_the_newest(
-    qtbot, viewer, widget, fake_job, monkeypatch
-):
-    threads = []
-    make = Layer.create.__func__
-
-    def create(cls, *words):
-        threads.append(threading.current_thread().name)
-        return make(cls, *words)
-
-    monkeypatch.setattr(Layer, "create", classmethod(create))
-    fake_job.script = previews(fake_job, (3.0, 4), (7.0, 5))
-    start(qtbot, widget)
-    assert threads == ["Denoise scan"]
-    layer = viewer.layers["scan denoised (preview)"]
-    assert layer.data[0, 0, 0] == 7.0
-    assert layer.extent.world[0][0] == 5 * PLACE["scale"][0]
 
 
 def test_a_preview_that_shows_nothing_yet_does_not_hide_the_slice(qtbot, viewer, widget, fake_job):

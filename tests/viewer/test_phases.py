@@ -19,6 +19,7 @@ from hushpore.viewer.layers.layer_files import SavedLayer
 from hushpore.viewer.layers.reader import read_layers
 from hushpore.viewer.layers.voxel_size import set_voxel_size
 from hushpore.viewer.phases import PhasesWidget, contacts_of
+from hushpore.viewer.results.table import cell_text
 
 UNIT = ("um",) * 3
 
@@ -43,9 +44,10 @@ def widget(qtbot: Any, viewer: Any, rock: np.ndarray) -> PhasesWidget:
 
 
 def cells(table: Any) -> list[list[str]]:
-    columns = range(table.columnCount())
-    return [[table.item(row, column).text() for column in columns]
-            for row in range(table.rowCount())]  # fmt: skip
+    model = table.model()
+    columns = range(model.columnCount())
+    return [[str(model.index(row, column).data()) for column in columns]
+            for row in range(model.rowCount())]  # fmt: skip
 
 
 def test_lines_lie_where_multi_otsu_parts_the_values(widget: PhasesWidget) -> None:
@@ -128,7 +130,7 @@ def test_the_result_is_a_layer_with_a_name_and_a_colour_for_each_phase(
         ["pores", "33.3 %"], ["clay", "50 %"], ["quartz", "16.7 %"],
     ]  # fmt: skip
     assert [row[0] for row in cells(tables.contacts)] == ["pores – clay", "clay – quartz"]
-    shown = [tables.phases.columnCount(), tables.contacts.columnCount()]
+    shown = [tables.phases.rows.columnCount(), tables.contacts.rows.columnCount()]
     # all that was measured but the number of the phase, which its row says
     measured = result.phases.dropna(axis=1, how="all"), result.contacts
     assert shown == [measured[0].shape[1] - 1, measured[1].shape[1] - 3]
@@ -177,7 +179,7 @@ def test_a_voxel_size_given_later_scales_all_that_was_measured(
             expected.contacts["area"].tolist()
         )
     shown = cells(widget.tables.contacts)
-    assert shown == [list(row) for row in contacts_of(expected)[1:]]
+    assert shown == [[cell_text(each) for each in row] for row in contacts_of(expected).to_numpy()]
     # of voxels of another shape nothing that was measured is true
     for size in ("6,6,20µm", "12,12,40µm"):
         widget._set_voxel_size(size)

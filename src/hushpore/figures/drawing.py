@@ -293,6 +293,30 @@ def draw_noise_match(axes: Axes, match: Mapping[str, Any], colours: Sequence[str
     add_legend(axes)
 
 
+def draw_noise(figure: Any, curves: pd.DataFrame, match: dict[str, Any] | None = None) -> None:
+    """Plot noise, and the residual of a denoising, if any.
+
+    `curves`: from `hushpore.denoising.noise.noise_curves`. `match`: as for `draw_noise_match`.
+    """
+    kinds = {"correlation": "Distance, voxels", "spectrum": "Cycles per voxel"}
+    plots = add_plots(figure, 2 if match is None else 3)
+    if match is not None:
+        draw_noise_match(plots[-1], match, SCREEN[::-1])
+        plots[-1].set_title("Residual", fontsize=8, color="#808080")
+    for axes, (kind, label) in zip(plots, kinds.items(), strict=False):
+        for axis, curve in curves[curves["curve"] == kind].groupby("axis", sort=True):
+            error = curve["error"] if kind == "correlation" else None
+            colour = SCREEN["xyz".index(str(axis))]
+            dots: Any = {"fmt": "o", "markersize": 3, "elinewidth": 1, "color": colour}
+            axes.errorbar(curve["at"], curve["measured"], error, **dots)
+            axes.plot(curve["at"], curve["drawn"], color=colour, linewidth=1, label=axis)
+        axes.axhline(0, color="#808080", linewidth=0.5)
+        frame(axes, label)
+        axes.set_title(kind.capitalize(), fontsize=8, color="#808080")
+        if kind == "correlation":
+            add_legend(axes, handlelength=1, loc="upper right")
+
+
 def noise_match_in_words(match: Mapping[str, Any]) -> str:
     """Return the figures in a sentence.
 

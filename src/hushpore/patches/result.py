@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 #: Pixels between tiles, and between the bands of a sheet.
 GAP, BAND_GAP = 2, 8
 
+#: Pixels on both sides of the names of rows.
+CAPTION_GAP = 3
+
 
 @dataclass(frozen=True, eq=False)
 class Sheet:
@@ -37,6 +40,34 @@ class Sheet:
     patches: Int64s
     tile: tuple[int, int]  # (y, x) of a tile
     columns: int  # patches in a band
+
+    @property
+    def captioned(self) -> Float32s:
+        """The picture with the name of each row at its left; `caption_width` pixels wider."""
+        from PIL import Image, ImageDraw
+
+        height, width = self.image.shape[0], self.caption_width
+        page = Image.new("L", (width, height))
+        pen, depth = ImageDraw.Draw(page), _depth(self.tile, len(self.rows))
+        for top in range(0, height if len(self.patches) else 0, depth + BAND_GAP):
+            for number, name in enumerate(self.rows):
+                middle = top + number * (self.tile[0] + GAP) + self.tile[0] / 2
+                where = width - CAPTION_GAP, middle
+                pen.text(where, name, fill=255, font=self._font, anchor="rm")
+        share = np.asarray(page, np.float32) / 255
+        low, high = self.image.min(), self.image.max()
+        return np.hstack([low + share * (high - low), self.image])
+
+    @property
+    def caption_width(self) -> int:
+        """Width of the names of rows beside the picture, in pixels."""
+        return int(max(self._font.getlength(name) for name in self.rows)) + 2 * CAPTION_GAP
+
+    @property
+    def _font(self) -> Any:
+        from PIL import ImageFont
+
+        return ImageFont.load_default(float(np.clip(self.tile[0] / 3, 8, 20)))
 
     def box_of(self, patch: int) -> tuple[int, int, int, int] | None:
         """Return first and last pixel, (y, x, y, x), of all tiles of a patch, or None."""
@@ -213,6 +244,18 @@ class Patches:
         middle = np.zeros(self.corners.shape[1])
         middle[-len(self.patch_shape) :] = (np.array(self.patch_shape) - 1) / 2
         return self.corners + middle
+
+    def at(self, point: Float64s) -> Int64s:
+        """Return the patches that contain a point, the one with the nearest centre first.
+
+        `point`: (volume.ndim,), in voxels.
+        """
+        size = np.ones(self.corners.shape[1])
+        size[-len(self.patch_shape) :] = self.patch_shape
+        from_first = point - self.corners + 0.5
+        inside = np.flatnonzero(((from_first >= 0) & (from_first < size)).all(axis=1))
+        away = (from_first[inside] - size / 2)[:, -len(self.patch_shape) :]
+        return inside[np.argsort((away**2).sum(axis=1), kind="stable")]
 
     def table(self) -> pd.DataFrame:
         """Return a table of the patches: loss, first voxel (a column per axis), other features."""

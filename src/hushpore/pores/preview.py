@@ -59,6 +59,10 @@ _AT_A_TIME = 1 << 22
 SOLID, VOID, WEAK = 0, 1, 2
 
 
+#: Share of the voxels that lie beyond the range shown, at either end.
+_BEYOND = 5e-4
+
+
 @dataclass(frozen=True, eq=False)
 class GreySurvey:
     """Histogram and range of the grey values of a volume, and thresholds found in it."""
@@ -72,6 +76,16 @@ class GreySurvey:
     _found: dict[tuple[str, int, bool], float | InputError] = field(default_factory=dict)
     # what methods of two classes found on both sides
     _groups: dict[tuple[str, int, bool], Groups] = field(default_factory=dict)
+
+    @property
+    def limits(self) -> tuple[float, float]:
+        """The range of grey values of nearly all voxels, for a plot."""
+        centers, counts = self.histogram.centers, self.histogram.counts
+        share = np.cumsum(counts) / counts.sum()
+        low = float(centers[np.searchsorted(share, _BEYOND)])
+        high = float(centers[min(int(np.searchsorted(share, 1 - _BEYOND)), centers.size - 1)])
+        margin = 0.04 * (high - low) or 1.0
+        return max(low - margin, float(self.range.low)), min(high + margin, float(self.range.high))
 
     def of(self, settings: PoreSettings) -> GreySurvey:
         """Return the survey of the voxels that count with these settings."""

@@ -33,8 +33,8 @@ from hushpore.figures.drawing import (
     size_table,
 )
 from hushpore.pores.phases.measures import CONTACTS, PHASES
-from hushpore.pores.tables.measures import PORES, THROATS, summarised
-from hushpore.pores.tables.totals import TOTALS
+from hushpore.pores.tables.measures import PORES, THROATS, measure_of, summarised
+from hushpore.pores.tables.totals import TOTALS, total_of
 from hushpore.runs.pore_result import open_result, read_result_table
 from hushpore.runs.result_folder import read_provenance
 
@@ -53,6 +53,12 @@ if TYPE_CHECKING:
     #: Quantity, power of the unit, the two values, and the tests of the distributions.
     Row: TypeAlias = tuple[str, int, float, float, tuple[float, float, float, float]]
 
+
+#: Around the name of a measure in a quantity.
+MEDIAN, OF_PORES, OF_THROATS = "median ", " of pores", " of throats"
+
+#: Titles of counts.
+COUNTS = {"count": "number of pores", "throats": "number of throats"}
 
 #: Remark on every comparison of pores that has tests.
 NOT_INDEPENDENT = (
@@ -536,6 +542,25 @@ def _scale(first: PoreResult | PhaseTables, second: PoreResult | PhaseTables) ->
             f"{readable_unit(b)}, which cannot be converted. Measure both with their voxel size."
         )
     return METRES[b] / METRES[a]
+
+
+def quantity_in_words(quantity: str, unit: str) -> str:
+    """Return the title of a quantity: 'equivalent diameter (µm)', 'throats: area (µm²)'."""
+    total = total_of(quantity)
+    if total is not None and quantity not in COUNTS:
+        unit = "%" if total.is_share else unit_in_words(unit)
+        return f"{total.phrase} ({unit})" if unit else total.phrase
+    if " of " in quantity and not quantity.startswith(MEDIAN):
+        # of a phase
+        measure, _, name = quantity.partition(" of ")
+        unit = "%" if measure == "share" else unit_in_words(unit)
+        title = f"{measure.replace('_', ' ')} of {name}"
+        return f"{title} ({unit})" if unit else title
+    name, is_of_throats = quantity.removeprefix(MEDIAN), quantity.endswith(OF_THROATS)
+    name = name.removesuffix(OF_THROATS).removesuffix(OF_PORES)
+    title = COUNTS.get(name) or measure_of(name, THROATS if is_of_throats else PORES).title
+    title = f"throats: {title}" if is_of_throats else title
+    return f"{title} ({unit_in_words(unit)})" if unit else title
 
 
 def unit_in_words(unit: str) -> str:

@@ -71,6 +71,20 @@ class Histogram:
         kept = slice(full[0], full[-1] + 1)
         return Histogram(self.counts[kept], self.centers[kept])
 
+    def bars(self, most: int, limits: tuple[float, float]) -> tuple[Float64s, Float64s]:
+        """Return the counts between two grey values in at most `most` bars, and their edges.
+
+        Each bar holds the same number of bins, to avoid a comb pattern.
+        """
+        step = float(self.centers[1] - self.centers[0]) if self.centers.size > 1 else 1.0
+        first, last = np.searchsorted(self.centers, limits, side="left")
+        last = max(int(last), int(first) + 1)
+        bins = math.ceil((last - first) / most)
+        within = self.counts[first:last].astype(np.float64)
+        within = np.pad(within, (0, -within.size % bins)).reshape(-1, bins).sum(axis=1)
+        edges = self.centers[first] - step / 2 + step * bins * np.arange(within.size + 1)
+        return within, edges
+
     def core(self, bins: int) -> tuple[float, float] | None:
         """Return the ends of the range of all voxels but a few, if it has fewer bins than asked.
 

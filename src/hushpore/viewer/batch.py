@@ -8,7 +8,7 @@ import math
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from napari.utils.notifications import show_error
 from qtpy.QtCore import QEvent, QObject, QSize, Qt, QTimer, Signal
@@ -26,6 +26,7 @@ from qtpy.QtWidgets import (
 )
 
 from hushpore.base.errors import HushporeError, InputError
+from hushpore.base.events import mapped
 from hushpore.base.formatting import readable_number
 from hushpore.base.settings import option
 from hushpore.io.guards import CONSENT
@@ -60,6 +61,7 @@ from hushpore.viewer.forms.layout import (
 from hushpore.viewer.layers.reader import read_in_thread
 from hushpore.viewer.results.plots import SAVE_TIP, PlotCanvas
 from hushpore.viewer.running.progress import RunButtons
+from hushpore.viewer.running.status import POLL_INTERVAL
 from hushpore.viewer.running.worker import JobWorker
 from hushpore.viewer.running.worker_container import WorkerContainer, is_script
 
@@ -68,9 +70,11 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
+    from hushpore.base.events import Job
     from hushpore.runs.batch import Batch
     from hushpore.viewer.running.problem import Problem
 
+T = TypeVar("T")
 
 #: The first columns; the numbers of the results follow, and are shown before the result.
 NAME, STATE, RESULT = range(3)
@@ -222,8 +226,6 @@ class _Row(QTreeWidgetItem):
         return bool(first < second)
 
 
-#: Milliseconds between two updates of a running batch.
-POLL_INTERVAL = 200
 #: Name under which the options are remembered.
 _REMEMBERED_AS = "batch"
 
@@ -340,12 +342,15 @@ class BatchWidget(WorkerContainer):
         reason = self._why_not()
         if reason:
             raise InputError(reason)
-        batch: Any = partial(run_batch, self.scans.value, **self._arguments())
+        scans, arguments = self.scans.value, self._arguments()
         if not is_script():
             remember(_REMEMBERED_AS, self.form.value)
-        self._states = {}
-        worker = JobWorker(batch, "hushpore batch")
-        worker.prepare = partial(_keep_state, self._states)
+        states = self._states = dict[str, State]()
+
+        def work() -> Job:
+            return mapped(run_batch(scans, **arguments), partial(_keep_state, states))
+
+        worker = JobWorker(work, "hushpore batch")
         self._follow_worker(worker)
         self._show_running()
         # jobs on one device run one after another
@@ -597,7 +602,8 @@ def _grouped(batch: Batch) -> pd.DataFrame:
     return batch.table.assign(group="all scans")
 
 
-def _keep_state(states: dict[str, State], event: object) -> None:
+def _keep_state(states: dict[str, State], event: T) -> T:
     """Keep the newest state of each scan; in the worker's thread."""
     if isinstance(event, State):
         states[event.name] = event
+    return event

@@ -8,7 +8,7 @@ from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from napari import current_viewer
-from qtpy.QtCore import QEvent, QObject, Qt
+from qtpy.QtCore import QEvent, QObject, Qt, QTimer, Signal
 from qtpy.QtWidgets import (
     QDockWidget,
     QMainWindow,
@@ -20,7 +20,6 @@ from qtpy.QtWidgets import (
 )
 
 from hushpore.base.errors import MissingPackageError
-from hushpore.viewer.running.redraw import EventWatcher
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -28,7 +27,7 @@ if TYPE_CHECKING:
 #: Widgets of each dock, by the names of their pages.
 DOCKS: dict[str, dict[str, str]] = {
     "Prepare": {
-        "Crop": "layers.crop_panel:CropWidget",
+        "Crop": "layers.scan_panels:CropWidget",
         "Flatten": "layers.scan_panels:FlattenWidget",
         "Align": "layers.scan_panels:AlignWidget",
         "Raw file": "layers.reading:RawImportWidget",
@@ -209,6 +208,23 @@ def dock_of(widget: QWidget | None) -> QDockWidget | None:
     return widget
 
 
+class _EventWatcher(QObject):
+    """Tells of events of a kind of a widget, in the next turn of the event loop."""
+
+    happened = Signal()
+
+    def __init__(self, parent: QObject, watched: QWidget, kind: QEvent.Type) -> None:
+        super().__init__(parent)
+        self._kind = kind
+        watched.installEventFilter(self)
+
+    def eventFilter(self, watched: Any, event: Any) -> bool:  # noqa: N802 - Qt's name
+        """Emit the signal later."""
+        if event.type() == self._kind:
+            QTimer.singleShot(0, self.happened.emit)
+        return False
+
+
 class SharesSide(QObject):
     """Makes a dock of one widget a tab beside other docks of hushpore when it is first shown.
 
@@ -226,7 +242,7 @@ class SharesSide(QObject):
         self._dock: Any = None
         # otherwise the window would grow to fit it below the others, and keep that size
         widget.setMinimumHeight(1)
-        self._shown = EventWatcher(self, widget, QEvent.Type.Show)
+        self._shown = _EventWatcher(self, widget, QEvent.Type.Show)
         self._shown.happened.connect(self._settle)
 
     def _settle(self) -> None:
@@ -250,7 +266,7 @@ class SharesSide(QObject):
         # napari's controls of layers, too, take width from the image
         for watched in filter(None, (window, window.centralWidget())):
             of_window = watched is window
-            watcher = EventWatcher(self, watched, QEvent.Type.Resize)
+            watcher = _EventWatcher(self, watched, QEvent.Type.Resize)
             watcher.happened.connect(partial(self._share_width, of_window))
         area = window.dockWidgetArea(dock)
         for other in window.findChildren(QDockWidget):

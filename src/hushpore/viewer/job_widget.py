@@ -63,20 +63,12 @@ from hushpore.viewer.results.record_panel import ask_and_save_result
 from hushpore.viewer.running.messages import RECORD, SHOW, RunMessages
 from hushpore.viewer.running.problem import Problem, explain
 from hushpore.viewer.running.progress import JobProgress, ProgressPresenter, RunButtons, RunState
-from hushpore.viewer.running.redraw import run_in_steps
-from hushpore.viewer.running.task import (
-    Outcome,
-    Target,
-    capture,
-    cluster_task,
-    import_libraries,
-    local_task,
-)
-from hushpore.viewer.running.worker import JobWorker, calling, gc_paused, start_once_drawn
+from hushpore.viewer.running.task import Outcome, Target, capture, cluster_task, local_task
+from hushpore.viewer.running.worker import JobWorker
 from hushpore.viewer.running.worker_container import WorkerContainer, is_script
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Mapping
 
     from napari.layers import Layer
 
@@ -84,7 +76,6 @@ if TYPE_CHECKING:
     from hushpore.base.settings import Settings
     from hushpore.base.volume import Volume
     from hushpore.viewer.forms.fields import Field
-    from hushpore.viewer.running.previews import Previews
 
 
 class JobHooks(WorkerContainer):
@@ -101,8 +92,8 @@ class JobHooks(WorkerContainer):
     next_steps: ClassVar[dict[str, str]] = {}
     #: Link texts in the line about the layer, with their targets for `_follow`.
     fact_links: ClassVar[dict[str, str]] = {SHOWN: "shown image"}
-    #: Share of the height, and maximum lines, for the buttons and the result below the form.
-    room_for_result: ClassVar[tuple[float, int]] = (0.34, 19)
+    #: Share of the height, and maximum lines, for the result below the buttons.
+    room_for_result: ClassVar[tuple[float, int]] = (0.29, 16)
     #: Field classes that replace the default ones, by name of the setting.
     fields: ClassVar[dict[str, type[Field]]] = {}
 
@@ -206,8 +197,7 @@ class JobWidget(JobHooks):
         self._own: dict[str, dict[str, Any]] = {}
         self._left: dict[str, Any] = {}
         self._description = jobs.JOBS[self.job]
-        with gc_paused():
-            self._build()
+        self._build()
         self._make_ready()
         self.layer.changed.connect(self._follow_layer)
         self._follow_layer()
@@ -216,7 +206,7 @@ class JobWidget(JobHooks):
         show_scale_bar(napari_viewer)
 
     def _make_ready(self) -> None:
-        """Bind the keys, and load libraries that would delay the first run by seconds."""
+        """Bind the keys, and prepare the window."""
         # not with the module, which opens a widget before the readers and writers are there
         from hushpore.viewer.layers.layer_files import prefer_our_writers
 
@@ -228,9 +218,6 @@ class JobWidget(JobHooks):
         bind(self.native, PREVIOUS_SLICE, partial(step_slice, self._viewer, -1))
         bind(self.native, NEXT_SLICE, partial(step_slice, self._viewer, 1))
         SharesSide(self.native, self.job.capitalize())
-        work = partial(calling, import_libraries, self._description)
-        self._importing = JobWorker(work, "hushpore imports")
-        start_once_drawn(self.native, self._importing)
 
     # ---- running
 
@@ -301,23 +288,15 @@ class JobWidget(JobHooks):
         assert self._now is not None
         try:
             hide_previous_results(self._viewer, self._now.target)
-        except Exception as error:
-            self._failed(explain(error))
-            return
-        run_in_steps(self.native, self._place_all(outcome))
-
-    def _place_all(self, outcome: Outcome) -> Iterator[None]:
-        """Show the layers of a result, one per turn of the event loop, and then its message."""
-        assert self._now is not None
-        made: list[Layer] = []
-        try:
+            self._now.previews.remove()
             for layer in outcome.layers:
-                made.append(self._place(layer, self._now.previews))
-                yield
+                self._viewer.add_layer(layer)
+                watch_painting(layer)
+                name_in_words(layer)
         except Exception as error:
             self._failed(explain(error))
         else:
-            self._show_outcome(outcome, made)
+            self._show_outcome(outcome, list(outcome.layers))
 
     def _show_outcome(self, outcome: Outcome, made: list[Layer]) -> None:
         """Show the message about a finished job, after all its layers."""
@@ -335,15 +314,6 @@ class JobWidget(JobHooks):
         text = self._messages.of_result(outcome, self.next_steps, more)
         self._show_result(text, target, outcome.remarks)
         self.called.emit(outcome.result)
-
-    def _place(self, layer: Layer, previews: Previews) -> Layer:
-        """Show a layer of a result, in place of its preview if there is one."""
-        shown = previews.adopt(layer)
-        if shown is None:
-            self._viewer.add_layer(layer)
-        watch_painting(shown or layer)
-        name_in_words(shown or layer)
-        return shown or layer
 
     def _failed(self, problem: Problem) -> None:
         assert self._now is not None

@@ -1,4 +1,4 @@
-"""The widget that measures phases: its panel, its layers and its tables."""
+"""The widget that measures phases: its panels, its layers and its tables."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 from napari.layers import Image, Labels
 from napari.utils.colormaps import CyclicLabelColormap
 from qtpy.QtCore import QPointF, Qt
-from qtpy.QtGui import QColor, QPixmap
+from qtpy.QtGui import QColor
 from qtpy.QtWidgets import (
     QCheckBox,
     QHBoxLayout,
@@ -24,7 +24,7 @@ from qtpy.QtWidgets import (
 from superqt.utils import signals_blocked
 
 from hushpore.base.errors import InputError
-from hushpore.base.formatting import readable_grey, readable_number
+from hushpore.base.formatting import readable_grey
 from hushpore.pores.phases.labelling import are_separate, find_thresholds
 from hushpore.pores.phases.measures import CONTACTS, PHASES
 from hushpore.pores.phases.result import COLOURS
@@ -34,6 +34,7 @@ from hushpore.viewer.forms.layout import fill
 from hushpore.viewer.job_widget import JobWidget
 from hushpore.viewer.layers.conversion import METADATA_KEY, known_of, layer_data
 from hushpore.viewer.results.pore_layer import LENGTHS, map_layers
+from hushpore.viewer.results.table import TableView
 from hushpore.viewer.running.previews import OPACITY, SlicePreview
 from hushpore.viewer.segment.grey_panel import GreyHistogram, GreyPanel, prepare_kernels
 from hushpore.viewer.strokes import StrokePanel
@@ -50,11 +51,9 @@ if TYPE_CHECKING:
     from hushpore.base.events import Job
     from hushpore.base.settings import Settings
     from hushpore.base.volume import Volume
-    from hushpore.pores.phases.measures import PhaseSums
     from hushpore.pores.phases.result import Phases
     from hushpore.pores.phases.settings import PhaseSettings
     from hushpore.pores.preview import GreySurvey, SliceVoid
-    from hushpore.pores.tables.measures import Measure
     from hushpore.viewer.forms.choices import LayerChoice
     from hushpore.viewer.forms.form import SettingsForm
     from hushpore.viewer.layers.conversion import LayerData
@@ -132,44 +131,20 @@ def _regions_features(table: pd.DataFrame, names: Sequence[str]) -> pd.DataFrame
     return type(table)({**columns, **sizes})
 
 
-def table_of(result: Phases) -> list[tuple[str, ...]]:
-    """Return the rows of the table of phases as text, titles first, without empty measures."""
-    table = result.phases
-    # the most important measures first, visible without scrolling
-    first = ("share", "specific_surface", "thickness", "thickness_deviation", "num_regions")
-    measures = sorted(PHASES[1:], key=lambda measure: measure.name not in first)
-    measures = [measure for measure in measures if table[measure.name].notna().any()]
-    return _table("Phase", list(table["name"]), table, measures, result.volume)
+def table_of(result: Phases) -> pd.DataFrame:
+    """Return the table of phases as shown: without empty measures, the most important first."""
+    first = ("name", "share", "specific_surface", "thickness", "thickness_deviation", "num_regions")
+    measured = result.phases.dropna(axis=1, how="all").drop(columns="phase")
+    shares = [f"{100 * share:.3g} %" for share in measured["share"]]
+    return measured.assign(share=shares)[sorted(measured, key=lambda name: name not in first)]
 
 
-def contacts_of(result: Phases) -> list[tuple[str, ...]]:
-    """Return the rows of the table of contacts as text, titles first."""
+def contacts_of(result: Phases) -> pd.DataFrame:
+    """Return the table of contacts as shown."""
     table = result.contacts
     pairs = [f"{one} – {other}" for one, other in table[["name_1", "name_2"]].to_numpy()]
-    return _table("Contact", pairs, table, CONTACTS[2:], result.volume)
-
-
-def _table(
-    title: str,
-    names: Sequence[str],
-    table: pd.DataFrame,
-    measures: Sequence[Measure[PhaseSums]],
-    volume: Volume,
-) -> list[tuple[str, ...]]:
-    titles = (measure.titled(volume.unit, volume.n_spatial) for measure in measures)
-    heads = (measure[0].upper() + measure[1:] for measure in titles)
-    columns = (
-        [_in_words(measure.name, value) for value in table[measure.name]] for measure in measures
-    )
-    return [(title, *heads), *zip(names, *columns, strict=True)]
-
-
-def _in_words(name: str, value: float) -> str:
-    if np.isnan(value):
-        return "–"
-    if name == "share":
-        return f"{100 * value:.3g} %"
-    return f"{value:,.0f}" if float(value).is_integer() else readable_number(value, 4)
+    measured = table[[measure.name for measure in CONTACTS[2:]]]
+    return type(table)({"contact": pairs, **measured})
 
 
 class PhasePreview(SlicePreview):
@@ -265,8 +240,7 @@ class PhaseHistogram(GreyHistogram):
         return f"threshold above phase {name}"
 
 
-#: Side of a colour swatch in pixels.
-_SWATCH = 12
+_RIGHT = Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter
 
 
 class PhasePanel(GreyPanel):
@@ -391,12 +365,21 @@ class PhasePanel(GreyPanel):
             toolTip="Find the thresholds with multi-Otsu again.",
         )  # fmt: skip
         self._otsu.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
-        self._table = QTableWidget(0, 3)
-        self._table.setHorizontalHeaderLabels(["Phase", "Grey values", "Voxels"])
-        self._table.setAccessibleName("Phases: names, grey values and shares")
-        self._table.setToolTip("Double-click a name to change it.")
-        suit_table(self._table)
-        self._table.itemChanged.connect(self._renamed)
+        self._table = table = QTableWidget(
+            0, 3, accessibleName="Phases: names, grey values and shares",
+            toolTip="Double-click a name to change it.",
+            selectionMode=QTableWidget.SelectionMode.SingleSelection,
+            horizontalScrollBarPolicy=Qt.ScrollBarPolicy.ScrollBarAlwaysOff,
+            # arrow keys move between cells, the Tab key leaves the table
+            tabKeyNavigation=False,
+        )  # fmt: skip
+        table.setHorizontalHeaderLabels(["Phase", "Grey values", "Voxels"])
+        table.verticalHeader().hide()
+        table.verticalHeader().setDefaultSectionSize(table.fontMetrics().height() + 8)
+        header = table.horizontalHeader()
+        header.setSectionResizeMode(QHeaderView.ResizeMode.ResizeToContents)
+        header.setSectionResizeMode(0, QHeaderView.ResizeMode.Stretch)
+        table.itemChanged.connect(self._renamed)
         row = fill(QHBoxLayout(), self.shown, self._log, None, self._otsu, spacing=2)
         fill(QVBoxLayout(self), self.histogram, row, self._table, self._line, spacing=4)
 
@@ -411,56 +394,19 @@ class PhasePanel(GreyPanel):
             for row, name in enumerate(names):
                 low, high = (readable_grey(end) for end in ends[row : row + 2])
                 share = f"{100 * max(up_to[row + 1] - up_to[row], 0.0):.3g} %"
-                cells = (name, f"{low} – {high}", share)
-                fill_row(self._table, row, cells, COLOURS[row], can_be_named=True)
-        fit_height(self._table)
+                for column, text in enumerate((name, f"{low} – {high}", share)):
+                    item = QTableWidgetItem(text)
+                    if column:
+                        item.setFlags(item.flags() & ~Qt.ItemFlag.ItemIsEditable)
+                        item.setTextAlignment(_RIGHT)
+                    else:
+                        item.setData(Qt.ItemDataRole.DecorationRole, QColor(COLOURS[row]))
+                    self._table.setItem(row, column, item)
+        rows = self._table.verticalHeader().defaultSectionSize() * len(names)
+        self._table.setFixedHeight(self._table.horizontalHeader().sizeHint().height() + rows + 2)
 
     def _find_again(self) -> None:
         self._form["thresholds"].value = ""
-
-
-def suit_table(table: QTableWidget) -> None:
-    """Prepare a small table of text that is as high as its rows."""
-    table.verticalHeader().hide()
-    table.verticalHeader().setDefaultSectionSize(table.fontMetrics().height() + 8)
-    table.setSelectionMode(QTableWidget.SelectionMode.SingleSelection)
-    table.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
-    # arrow keys move between cells, the Tab key leaves the table
-    table.setTabKeyNavigation(False)
-    header = table.horizontalHeader()
-    header.setSectionResizeMode(QHeaderView.ResizeMode.ResizeToContents)
-    header.setSectionResizeMode(0, QHeaderView.ResizeMode.Stretch)
-
-
-def fill_row(
-    table: QTableWidget,
-    row: int,
-    cells: Sequence[str],
-    colour: str = "",
-    *,
-    can_be_named: bool = False,
-) -> None:
-    """Fill a row: a colour swatch in the first cell, numbers aligned right."""
-    for column, text in enumerate(cells):
-        item = QTableWidgetItem(text)
-        if column or not can_be_named:
-            item.setFlags(item.flags() & ~Qt.ItemFlag.ItemIsEditable)
-        if column:
-            item.setTextAlignment(Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter)
-        elif colour:
-            swatch = QPixmap(_SWATCH, _SWATCH)
-            swatch.fill(QColor(colour))
-            item.setData(Qt.ItemDataRole.DecorationRole, swatch)
-        table.setItem(row, column, item)
-
-
-def fit_height(table: QTableWidget) -> None:
-    """Make a table as high as its rows and its scroll bar, if any."""
-    rows = table.verticalHeader().defaultSectionSize() * table.rowCount()
-    bar = 0
-    if table.horizontalScrollBarPolicy() != Qt.ScrollBarPolicy.ScrollBarAlwaysOff:
-        bar = table.horizontalScrollBar().sizeHint().height()
-    table.setFixedHeight(table.horizontalHeader().sizeHint().height() + rows + bar + 2)
 
 
 def _as_text(values: Sequence[float]) -> str:
@@ -473,7 +419,7 @@ class PhasesWidget(JobWidget):
     job = "phases"
     takes_labels = True
     in_one_image = "Phases are measured"
-    room_for_result: ClassVar = (0.5, 30)
+    room_for_result: ClassVar = (0.46, 27)
 
     def __init__(self, napari_viewer: Any) -> None:
         super().__init__(napari_viewer)
@@ -562,41 +508,29 @@ class PhaseTables(QWidget):
 
     def __init__(self) -> None:
         super().__init__()
-        self.phases, self.contacts = QTableWidget(), QTableWidget()
-        self.phases.setAccessibleName("Measured phases")
-        self.contacts.setAccessibleName("Contacts between phases")
+        self.phases = TableView("Measured phases", PHASES)
+        self.contacts = TableView("Contacts between phases", CONTACTS)
+        self.phases.rows.colours = COLOURS
         fill(QVBoxLayout(self), self.phases, self.contacts, spacing=4)
         self.hide()
 
     @property
     def has_content(self) -> bool:
         """Whether there are rows."""
-        return bool(self.phases.rowCount() > 0)
+        return self.phases.rows.rowCount() > 0
 
     def clear(self) -> None:
         """Empty and hide the tables."""
-        self.phases.setRowCount(0)
+        self.phases.show_table(self.phases.rows.whole[:0])
         self.hide()
 
     def show_result(self, result: Phases) -> None:
         """Show the tables of a result."""
-        _fill(self.phases, table_of(result), COLOURS)
-        _fill(self.contacts, contacts_of(result))
-        self.contacts.setVisible(self.contacts.rowCount() > 0)
+        volume = result.volume
+        for view, table in (
+            (self.phases, table_of(result)), (self.contacts, contacts_of(result)),
+        ):  # fmt: skip
+            view.show_table(table, volume.unit, volume.n_spatial)
+            view.setFixedHeight(view.height_of(len(table)))
+            view.setVisible(len(table) > 0)
         self.show()
-
-
-def _fill(
-    table: QTableWidget, rows: Sequence[tuple[str, ...]], colours: Sequence[str] = ()
-) -> None:
-    head, *body = rows
-    table.setColumnCount(len(head))
-    table.setHorizontalHeaderLabels(head)
-    suit_table(table)
-    # a narrow dock cannot show all columns
-    table.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAsNeeded)
-    table.horizontalHeader().setSectionResizeMode(0, QHeaderView.ResizeMode.ResizeToContents)
-    table.setRowCount(len(body))
-    for row, cells in enumerate(body):
-        fill_row(table, row, cells, colours[row] if colours else "")
-    fit_height(table)

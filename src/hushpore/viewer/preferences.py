@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from hushpore.base.settings import Option
+    from hushpore.device.backend import Backend
     from hushpore.device.memory import TemporaryFolder
-    from hushpore.viewer.forms.choices import Devices
     from hushpore.viewer.running.problem import Problem
 
 PURPOSE = "Defaults for all widgets and the command line."
@@ -99,9 +99,10 @@ class PreferencesWidget(QWidget):
         nothing = "There are no leftover files. Files in use are deleted by their program."
         self._clean.setToolTip(tip if left else nothing)
 
-    def _show_devices(self, devices: Devices) -> None:
-        self.form.device.offer([backend.device for backend in devices.gpus])
-        self._device.setText(f"Denoising runs on: {devices.auto.description}")
+    def _show_devices(self, devices: tuple[Backend, ...]) -> None:
+        best, *gpus = devices
+        self.form.device.offer([gpu.device for gpu in gpus])
+        self._device.setText(f"Denoising runs on: {best.description}")
 
     def _show_reasons(self) -> None:
         lines = []

@@ -7,7 +7,7 @@ import pytest
 
 from hushpore import Volume
 from hushpore.scan.noise import estimate_noise
-from hushpore.viewer.denoise.noise_panel import NoisePanel
+from hushpore.viewer.denoise.widget import NoisePanel
 
 
 @pytest.fixture

@@ -5,8 +5,7 @@ import numpy as np
 import pytest
 from napari.components import ViewerModel
 
-from hushpore.viewer.denoise.noise_panel import REACH, LeftPart, Swipe
-from hushpore.viewer.denoise.widget import DenoiseWidget
+from hushpore.viewer.denoise.widget import REACH, DenoiseWidget, Swipe
 from hushpore.viewer.forms.choices import is_preview
 
 SHAPE = (6, 20, 40)
@@ -113,14 +112,6 @@ def test_the_swipe_ends_with_its_layer_or_the_denoised_one(opened, removed):
     viewer.dims.ndisplay = 3
     after.contrast_limits = (1, 2)
     assert tuple(swipe.layer.contrast_limits) == (0, 200)
-
-
-def test_an_index_of_any_form_reads_the_part_only():
-    values = np.arange(2 * 3 * 8).reshape(2, 3, 8)
-    part, expected = LeftPart(values, 2, 5), values[..., :5]
-    for index in (1, (1, 2), (slice(None), 1, 4), (0, slice(1, 3), slice(1, None, 2)), (0, 0, -1)):
-        np.testing.assert_array_equal(part[index], expected[index])
-    np.testing.assert_array_equal(np.asarray(part), expected)
 
 
 @pytest.mark.usefixtures("small_network")

@@ -1,5 +1,6 @@
 import gc
 import threading
+import weakref
 
 import dask.array
 import numpy as np
@@ -148,7 +149,7 @@ def test_the_facts_say_what_the_noise_is_like(qtbot):
     assert "'Correlation direction' = x" in widget._facts.text().replace("\xa0", " ")
 
 
-def test_one_layer_is_looked_at_at_a_time_and_those_that_went_are_not(qtbot, monkeypatch):
+def test_one_layer_is_looked_at_at_a_time_and_of_those_that_wait_the_last(qtbot, monkeypatch):
     looked_at, go_on = [], threading.Event()
 
     def look(volume, *args, **kwargs):
@@ -159,13 +160,16 @@ def test_one_layer_is_looked_at_at_a_time_and_those_that_went_are_not(qtbot, mon
     monkeypatch.setattr(noise, "estimate_noise", look)
     line = NoiseLine()
     layers = [Image(np.zeros((n_slices, 16, 16))) for n_slices in (3, 4, 5)]
-    for layer in layers:
-        line.text(layer, Volume(layer.data))
+    line.text(layers[0], Volume(layers[0].data))
     qtbot.waitUntil(lambda: looked_at == [3])
+    for layer in layers[1:]:
+        line.text(layer, Volume(layer.data))
+    gone = weakref.ref(layers[1].data)
     del layer, layers[1]
     gc.collect()
+    assert gone() is None
     go_on.set()
-    qtbot.waitUntil(lambda: not any(t.name == "hushpore noise" for t in threading.enumerate()))
+    qtbot.waitUntil(lambda: not line._worker.is_busy)
     assert looked_at == [3, 5]
 
 

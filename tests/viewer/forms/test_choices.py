@@ -76,16 +76,6 @@ def test_a_preview_is_never_listed(viewer, choice):
     assert names(choice) == ["a"]
 
 
-def test_a_preview_that_becomes_a_result_is_taken_as_one(viewer, choice):
-    viewer.add_image(STACK, name="a")
-    preview = viewer.add_image(
-        STACK, name="preview", metadata={METADATA_KEY: {"preview": "filtered"}}
-    )
-    preview.metadata = {METADATA_KEY: {"provenance": {"job": "filter"}}}
-    preview.data = STACK + 1
-    assert choice.value is preview
-
-
 def test_a_choice_of_the_user_stays(viewer, choice):
     first = viewer.add_image(STACK, name="a")
     viewer.add_image(STACK, name="b")
@@ -247,18 +237,18 @@ def test_what_is_preferred_is_shown_at_once_and_taken(qtbot, two_gpus, monkeypat
 
 def test_more_about_the_device_is_told_when_it_is_unfolded(qtbot):
     choice = make_choice(qtbot)
-    assert choice.details.isHidden()
-    choice._more.click()
+    assert not choice.details.isVisibleTo(choice)
+    choice._more.button.click()
     qtbot.waitUntil(lambda: "GB of memory free" in choice.details.text(), timeout=10_000)
     assert "pinned, graphs: " in choice.details.text()
-    choice._more.click()
-    assert choice.details.isHidden()
+    choice._more.button.click()
+    assert not choice.details.isVisibleTo(choice)
 
 
 def test_a_device_that_is_gone_says_so(qtbot, two_gpus):
     choice = make_choice(qtbot)
     choice.set("cpu")
-    choice._more.click()
+    choice._more.button.click()
     qtbot.waitUntil(lambda: choice.details.text() == "• there are 2", timeout=10_000)
 
 

@@ -15,9 +15,9 @@ from hushpore.viewer.forms import layout
 from hushpore.viewer.forms.layout import CROP, FLATTEN, advice_linked
 from hushpore.viewer.layers.conversion import METADATA_KEY, READ, known_of, volume_of
 from hushpore.viewer.layers.crop_layers import Part, crop_job
-from hushpore.viewer.layers.crop_panel import BOX, CropWidget
 from hushpore.viewer.layers.layer_files import SavedLayer
 from hushpore.viewer.layers.reader import read_layers
+from hushpore.viewer.layers.scan_panels import BOX, CropWidget
 from hushpore.viewer.layers.voxel_size import set_voxel_size
 from hushpore.viewer.running.messages import RemarkList, ResultMessage
 from hushpore.viewer.running.problem import explain

@@ -126,20 +126,23 @@ def chooser(qtbot):
     )
     qtbot.addWidget(widget)
     yield widget
-    widget._stop()
+    widget._thumbnails.cancel()
 
 
 def test_a_series_is_listed_with_its_size_and_its_notes(chooser):
-    name, shape, rest, note = chooser._rows[1].text.text().splitlines()
+    name, shape, rest, note = chooser._list.item(1).text().splitlines()
     assert (name, shape) == ("thorax", "40 x 90 x 60")
     assert rest == "2 x 1 x 1 mm · int16 · 432 kB"
     assert note == "⚠ Slice 6 is missing."
 
 
-def test_a_click_anywhere_in_a_row_changes_its_tick(qtbot, chooser):
+def test_a_click_anywhere_in_a_row_selects_it_or_not(qtbot, chooser):
     chooser.tick([])
-    qtbot.mouseClick(chooser._rows[2], Qt.MouseButton.LeftButton)
-    assert chooser.ticked() == [2]
+    shown = chooser._list
+    place = shown.visualItemRect(shown.item(2)).center()
+    for ticked in ([2], []):
+        qtbot.mouseClick(shown.viewport(), Qt.MouseButton.LeftButton, pos=place)
+        assert chooser.ticked() == ticked
 
 
 def test_the_ticks_are_told_in_number_and_size(chooser):
@@ -147,7 +150,7 @@ def test_the_ticks_are_told_in_number_and_size(chooser):
     assert chooser._total.text() == "1 of 3 series, 432 kB"
     chooser.tick([])
     assert not chooser._open.isEnabled()
-    assert chooser._open.toolTip() == "Tick a series first."
+    assert chooser._open.toolTip() == "Select a series first."
     chooser.tick(range(3))
     assert chooser.ticked() == [0, 1, 2]
 
@@ -164,12 +167,12 @@ def test_where_memory_is_short_the_largest_is_proposed(qtbot, monkeypatch):
     widget = SeriesChooser([stack("a", 2), stack("b", 5), stack("c", 1)])
     qtbot.addWidget(widget)
     assert widget.ticked() == [1]
-    widget._stop()
+    widget._thumbnails.cancel()
 
 
 def test_each_series_gets_its_picture(qtbot, chooser):
     qtbot.waitUntil(lambda: not chooser._timer.isActive(), timeout=10_000)
-    assert all(not row.thumbnail.pixmap().isNull() for row in chooser._rows)
+    assert all(not chooser._list.item(number).icon().isNull() for number in range(3))
 
 
 def test_a_picture_is_small_and_keeps_the_proportions():

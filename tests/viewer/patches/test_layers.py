@@ -1,9 +1,7 @@
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
-from hushpore.viewer.patches.layers import boxes, boxes_at
+from hushpore.viewer.patches.layers import boxes
 
 
 def test_boxes_surround_the_voxels_of_their_patches():
@@ -27,29 +25,6 @@ def test_a_deep_patch_has_edges_in_every_slice_that_it_goes_through():
     flat = lines[:24][lines[:24, 1, 0] == 0]
     assert sorted(set(flat[:, 0, 0])) == [3, 4, 5, 6, 7]
     assert set(lines[20:24, 1, 0]) == {4}
-
-
-@given(st.integers(0, 2**31), st.integers(2, 3))
-@settings(max_examples=50, deadline=None)
-def test_the_boxes_at_a_point_are_those_whose_voxels_hold_it(seed, n_axes):
-    rng = np.random.default_rng(seed)
-    corners = rng.integers(0, 12, (30, 3))
-    size = tuple(rng.integers(1, 7, n_axes))
-    point = rng.uniform(0, 14, 3)
-    if n_axes == 2:
-        point[0] = round(point[0])
-    found = boxes_at(corners, size, point)
-    whole = (1,) * (3 - n_axes) + size
-    voxel = np.floor(point + 0.5)
-    expected = [
-        number
-        for number, corner in enumerate(corners)
-        if all(c <= v < c + n for c, v, n in zip(corner, voxel, whole, strict=True))
-    ]
-    assert sorted(found) == expected
-    middle = corners + (np.array(whole) - 1) / 2
-    away = np.abs(middle[found] - point)[:, -n_axes:]
-    assert (np.diff((away**2).sum(1)) >= -1e-9).all()
 
 
 def test_five_thousand_boxes_are_few_arrays():

@@ -13,7 +13,7 @@ from qtpy.QtWidgets import QFileDialog
 import hushpore
 from hushpore.patches.result import GAP, contact_sheet
 from hushpore.viewer.layers.conversion import METADATA_KEY
-from hushpore.viewer.patches.layers import caption_width, captioned, patch_layers
+from hushpore.viewer.patches.layers import patch_layers
 from hushpore.viewer.patches.widget import PatchesPanel, PatchesWidget, PatchHistogram
 from hushpore.viewer.running.task import capture
 
@@ -235,7 +235,7 @@ def test_a_click_on_a_box_marks_its_tile_and_its_row(panel):
     layer = sheet_of(panel)
     sheet = layer.metadata[METADATA_KEY]["sheet"]
     top, left, *_ = sheet.box_of(patch)
-    left += caption_width(sheet)
+    left += sheet.caption_width
     assert (layer.data[max(top - 1, 0), left : left + 8] == layer.contrast_limits[1]).all() or (
         layer.data[top : top + 8, left - 1] == layer.contrast_limits[1]
     ).all()
@@ -248,7 +248,7 @@ def test_a_click_on_a_tile_moves_the_viewer_to_its_patch(panel):
     sheet = layer.metadata[METADATA_KEY]["sheet"]
     patch = 12
     y, x, _, _ = sheet.box_of(patch)
-    world = (0.0, *layer.data_to_world((y + 2, x + 3 + caption_width(sheet))))
+    world = (0.0, *layer.data_to_world((y + 2, x + 3 + sheet.caption_width)))
     panel.click(np.array(world))
     assert panel._marked == patch
     assert ", original" in panel.message.text()
@@ -350,7 +350,7 @@ def test_the_table_is_sorted_by_a_click_below_the_row_that_is_marked(panel):
 def test_each_row_of_the_sheet_has_its_name_beside_it():
     rows = {"original": np.zeros((6, 12, 12)), "residual": np.ones((6, 12, 12))}
     sheet = contact_sheet(rows, columns=3)
-    image, width = captioned(sheet), caption_width(sheet)
+    image, width = sheet.captioned, sheet.caption_width
     np.testing.assert_array_equal(image[:, width:], sheet.image)
     is_text = (image[:, :width] > 0.5).any(axis=1)
     for patch in (0, 3):

@@ -19,9 +19,13 @@ def said():
     return [note.message for note in notification_manager.records]
 
 
+def save(path, make):
+    record_panel.save_with(path, lambda part: part.write_text(record_panel.to_json(make())))
+
+
 def test_values_are_written_and_the_place_is_said(qtbot, tmp_path):
     path = tmp_path / "record.json"
-    record_panel.save(path, lambda: {"noise": 1.5, "unit": "µm"})
+    save(path, lambda: {"noise": 1.5, "unit": "µm"})
     qtbot.waitUntil(lambda: bool(said()), timeout=SOON)
     assert json.loads(path.read_text(encoding="utf-8")) == {"noise": 1.5, "unit": "µm"}
     assert said() == [f"Saved: {path}"]
@@ -33,7 +37,7 @@ def test_a_full_disk_is_said_and_leaves_the_file_before_as_it_was(qtbot, tmp_pat
 
     path = tmp_path / "record.json"
     path.write_text("before")
-    record_panel.save(path, full)
+    save(path, full)
     qtbot.waitUntil(lambda: bool(said()), timeout=SOON)
     assert "the disk is full" in said()[0]
     assert path.read_text() == "before"

@@ -2,7 +2,7 @@ import pytest
 from qtpy.QtGui import QPainter
 
 from hushpore.base.events import Metric
-from hushpore.viewer.running.timing_panel import MAX_POINTS, RATE, SLOWER, Curve, TimingPanel
+from hushpore.viewer.running.messages import MAX_POINTS, RATE, SLOWER, Curve, TimingPanel
 
 
 @pytest.fixture
@@ -108,7 +108,7 @@ def test_the_limits_of_both_axes_are_written(curve, monkeypatch):
             written.append(given[-1])
             super().drawText(*given)
 
-    monkeypatch.setattr("hushpore.viewer.running.timing_panel.QPainter", Painter)
+    monkeypatch.setattr("hushpore.viewer.running.messages.QPainter", Painter)
     curve.add(loss(0.9, 0.5, 0.4123))
     curve.grab()
     assert written[1:] == ["0.9", "0.412", "25", "75"]

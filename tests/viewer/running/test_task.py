@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -32,22 +29,6 @@ from hushpore.io.zarr import write_zarr  # noqa: E402
 pytestmark = pytest.mark.usefixtures("small_network")
 
 PATIENCE = 300_000
-
-#: Colours labels as a new scan does, and as Results does by a column; says what was compiled.
-COLOURED = """
-import numpy as np
-from numba.core.event import install_recorder
-from napari.layers import Labels
-from napari.utils.colormaps import CyclicLabelColormap
-from hushpore.jobs import JOBS
-from hushpore.viewer.running.task import import_libraries
-
-import_libraries(JOBS["pores"])
-with install_recorder("numba:compile") as compiled:
-    layer = Labels(np.arange(2000, dtype=np.int32).reshape(40, 50))
-    layer.colormap = CyclicLabelColormap(colors=np.random.default_rng(0).random((2000, 4)))
-print(len(compiled.buffer))
-"""
 
 
 @pytest.fixture
@@ -184,10 +165,3 @@ def test_labels_in_an_ome_zarr_stay_on_disk_in_all_levels(tmp_path):
         assert layer.multiscale
         assert [level.shape for level in layer.data] == [(4, 300, 520), (4, 150, 260), (4, 75, 130)]
         assert not any(isinstance(level, np.ndarray) for level in layer.data)
-
-
-def test_colours_of_labels_are_compiled_before_the_window_needs_them(tmp_path):
-    env = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path)}
-    command = [sys.executable, "-c", COLOURED]
-    done = subprocess.run(command, env=env, check=True, capture_output=True, text=True)
-    assert done.stdout.split() == ["0"]

@@ -4,6 +4,7 @@ import time
 import tracemalloc
 
 import numpy as np
+import pint
 import pytest
 
 from hushpore.base.errors import InputError
@@ -393,3 +394,11 @@ def test_all_workers_can_be_stopped_at_once():
         worker.start()
     stop(list(workers), 5)
     assert not any(worker.is_running for worker in workers)
+
+
+def test_units_are_there_when_a_worker_begins(qtbot, monkeypatch):
+    monkeypatch.setattr(pint.application_registry, "_registry", pint.LazyRegistry())
+    worker = JobWorker(lambda: calling(lambda: type(pint.application_registry.get())))
+    with qtbot.waitSignal(worker.returned) as got:
+        worker.start()
+    assert got.args == [pint.UnitRegistry]

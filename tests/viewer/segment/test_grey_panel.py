@@ -15,14 +15,7 @@ from hushpore.pores.void.threshold import Range
 from hushpore.scan.histogram import Histogram
 from hushpore.viewer.forms.choices import is_preview
 from hushpore.viewer.running.task import capture
-from hushpore.viewer.segment.grey_panel import (
-    STRICT,
-    THRESHOLD,
-    GreyHistogram,
-    VoidPreview,
-    bars_of,
-    limits_of,
-)
+from hushpore.viewer.segment.grey_panel import STRICT, THRESHOLD, GreyHistogram, VoidPreview
 
 
 def survey(values, **known):
@@ -63,15 +56,15 @@ def one_value(histogram):
 
 
 def test_a_few_voxels_far_away_do_not_squeeze_the_rest(greys):
-    low, high = limits_of(greys)
+    low, high = greys.limits
     assert -1000 < low < -700
     assert 500 < high < 800
 
 
 @pytest.mark.parametrize("bins", [7, 60, 150])
 def test_bars_hold_every_voxel_between_the_limits_once(greys, bins):
-    limits = limits_of(greys)
-    counts, edges = bars_of(greys.histogram, bins, limits)
+    limits = greys.limits
+    counts, edges = greys.histogram.bars(bins, limits)
     centers = greys.histogram.centers
     within = (centers >= limits[0]) & (centers < limits[1])
     assert counts.sum() == greys.histogram.counts[within].sum()
@@ -81,7 +74,7 @@ def test_bars_hold_every_voxel_between_the_limits_once(greys, bins):
 
 def test_bars_are_never_narrower_than_a_level():
     greys = survey(np.array([0, 1, 2, 2, 3]))
-    counts, edges = bars_of(greys.histogram, 150, (0.0, 4.0))
+    counts, edges = greys.histogram.bars(150, (0.0, 4.0))
     np.testing.assert_array_equal(counts, [1, 1, 2, 1])
     np.testing.assert_array_equal(edges, [-0.5, 0.5, 1.5, 2.5, 3.5])
 

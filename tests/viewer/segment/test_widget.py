@@ -11,15 +11,13 @@ from napari.layers import Image, Labels
 import hushpore
 from hushpore import jobs
 from hushpore.base.events import Progress
-from hushpore.pores import job
 from hushpore.viewer.denoise.widget import DenoiseWidget
 from hushpore.viewer.layers.conversion import METADATA_KEY, Lineage, scan_of, set_lineage
 from hushpore.viewer.patches.widget import PatchesWidget
 from hushpore.viewer.phases import PhasesWidget
 from hushpore.viewer.results.pore_layer import tables_of
-from hushpore.viewer.segment import grey_panel
 from hushpore.viewer.segment import widget as segment_widget
-from hushpore.viewer.segment.widget import KernelWarmup, PoresWidget
+from hushpore.viewer.segment.widget import PoresWidget
 
 
 @pytest.fixture
@@ -243,7 +241,8 @@ def test_labels_that_were_painted_on_are_not_merged_anew(qtbot, viewer, widget):
     # nor made anew of what was there before by another voxel size
     widget._set_voxel_size("4000,1000,1000um")
     np.testing.assert_array_equal(labels.data, painted)
-    assert tables_of(labels).unit == "um"
+    # the tables, which are out of date, keep numbers and unit
+    assert tables_of(labels).unit == "mm"
     # those of another run are
     run(qtbot, widget)
     assert control._slider.isEnabled()
@@ -344,49 +343,29 @@ def compiling(monkeypatch):
     done.set()
 
 
-def test_it_says_so_while_kernels_are_compiled(qtbot, compiling):
-    label = KernelWarmup()
-    qtbot.addWidget(label)
-    assert label.isHidden()
-    qtbot.waitUntil(lambda: not label.isHidden(), timeout=10_000)
-    assert "first time only" in label.text()
-    compiling[0].set()
-    qtbot.waitUntil(label.isHidden, timeout=10_000)
+def test_it_says_so_while_kernels_are_compiled_and_stops_with_the_widget(
+    qtbot, viewer, compiling, monkeypatch
+):
+    monkeypatch.setattr(segment_widget, "_COMPILING", 100)
+    done, closed = compiling
+    for ends in ("compiled", "closed"):
+        widget = PoresWidget(viewer)
+        assert widget._said.isHidden()
+        qtbot.waitUntil(lambda widget=widget: not widget._said.isHidden())
+        assert "first time only" in widget._said.text()
+        if ends == "compiled":
+            done.set()
+            qtbot.waitUntil(widget._said.isHidden)
+            done.clear()
+            closed.clear()
+        widget.native.deleteLater()
+    qtbot.waitUntil(closed.is_set)
 
 
-def test_loading_from_the_disk_says_nothing(qtbot, monkeypatch):
-    gate = threading.Event()
-
-    def prepare():
-        while not gate.wait(0.01):
-            yield Progress("preparing", 0, 0, "", 0.0)
-
-    monkeypatch.setattr(segment_widget, "prepare_kernels", prepare)
-    label = KernelWarmup()
-    qtbot.addWidget(label)
-    qtbot.wait(2 * segment_widget.POLL_INTERVAL)
-    assert label.isHidden()
-    gate.set()
-
-
-def test_it_stops_with_the_widget_and_nobody_waits(qtbot, compiling):
-    _, closed = compiling
-    label = KernelWarmup()
-    worker = label._worker
-    qtbot.waitUntil(lambda: not label.isHidden(), timeout=10_000)
-    label.deleteLater()
-    qtbot.waitUntil(lambda: worker.is_cancelling, timeout=10_000)
-    assert closed.wait(60)
-
-
-def test_kernels_wait_for_the_libraries_that_other_threads_load(monkeypatch):
-    loaded = []
-
-    def prepare(kind):
-        loaded.append("kernels")
-        return iter(())
-
-    monkeypatch.setattr(grey_panel, "load_torch_libraries", lambda: loaded.append("libraries"))
-    monkeypatch.setattr(job, "prepare", prepare)
-    assert list(grey_panel.prepare_kernels()) == []
-    assert loaded == ["libraries", "kernels"]
+def test_loading_from_the_disk_says_nothing(qtbot, viewer, monkeypatch):
+    monkeypatch.setattr(segment_widget, "_COMPILING", 100)
+    monkeypatch.setattr(segment_widget, "prepare_kernels", lambda *_: iter(()))
+    widget = PoresWidget(viewer)
+    qtbot.addWidget(widget.native)
+    qtbot.wait(200)
+    assert widget._said.isHidden()

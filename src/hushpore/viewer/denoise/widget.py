@@ -1,12 +1,9 @@
-"""The widget that denoises."""
+"""The widget that denoises, with plots of the noise and the swipe between scan and result."""
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
-import threading
 import weakref
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, cast
@@ -14,17 +11,17 @@ from typing import TYPE_CHECKING, Any, ClassVar, cast
 import numpy as np
 from napari.layers import Image
 from napari.utils.notifications import show_info, show_warning
-from qtpy.QtCore import QObject, QTimer, Signal
+from qtpy.QtCore import QObject, Signal
 
 from hushpore.base.errors import HushporeError, InputError
 from hushpore.base.formatting import readable_number, readable_percent
 from hushpore.base.preferences import SPEEDS
 from hushpore.base.rescaled import held
 from hushpore.denoising.settings import device_timing_key, store_timings
-from hushpore.device.memory import folder_of, give_back_freed
+from hushpore.device.memory import folder_of
+from hushpore.figures.drawing import draw_noise, noise_match_in_words
 from hushpore.jobs import JOBS
-from hushpore.viewer.denoise.noise_panel import NAME, NoisePanel, RingPreview, Swipe
-from hushpore.viewer.forms.layout import link, plain_label
+from hushpore.viewer.forms.layout import Fold, link, plain_label
 from hushpore.viewer.job_widget import JobWidget
 from hushpore.viewer.layers.conversion import (
     METADATA_KEY,
@@ -32,11 +29,14 @@ from hushpore.viewer.layers.conversion import (
     identity,
     layer_data,
     layer_with,
+    placement_of,
+    unwrapped,
 )
 from hushpore.viewer.patches.layers import LatestBatch
-from hushpore.viewer.results.record_panel import ask_for_file, with_ending
+from hushpore.viewer.results.record_panel import ask_for_file, save_in_thread, with_ending
+from hushpore.viewer.running.previews import SlicePreview, add_unselected
 from hushpore.viewer.running.task import capture
-from hushpore.viewer.running.worker import UNTIL_DRAWN, JobWorker, calling, load_torch_libraries
+from hushpore.viewer.running.worker import LatestOnlyWorker, calling
 
 if TYPE_CHECKING:
     from napari.layers import Layer
@@ -49,6 +49,236 @@ if TYPE_CHECKING:
     from hushpore.scan.noise_model import NoiseModel
     from hushpore.viewer.running.problem import Problem
     from hushpore.viewer.running.task import Outcome, Target
+    from hushpore.viewer.running.worker import JobWorker
+
+
+_HINT = (
+    "Left: autocorrelation of the noise by distance in voxels. Right: power spectrum of the noise "
+    "(1: white noise). Dots: measured in flat regions. Lines: the noise model used for training. "
+    "After denoising: power of the residual in flat regions and at edges, over that of the noise."
+)
+
+
+class NoisePanel(Fold):
+    """Two plots of the noise of a layer; folded at first, hidden until the noise is estimated."""
+
+    def __init__(self, viewer: Any) -> None:
+        super().__init__("Noise")
+        self._viewer = viewer
+        self._model: NoiseModel | None = None
+        self._drawn: NoiseModel | None = None
+        self._canvas: Any = None
+        self._match: dict[str, Any] | None = None
+        self._words = plain_label()
+        self.add(self._words)
+        self.button.toggled.connect(self._draw)
+        self.hide()
+
+    def show_model(self, model: NoiseModel | None, match: dict[str, Any] | None = None) -> None:
+        """Show the noise of another layer; None if there is no estimate.
+
+        `match`: ``residual.match`` in the record of its denoising, if it was denoised.
+        """
+        if model is self._model and match is self._match:
+            return
+        self._model, self._match, self._drawn = model, match, None
+        self.setVisible(model is not None)
+        self._draw()
+
+    def _draw(self) -> None:
+        if self._model is None or self._model is self._drawn or not self.button.isChecked():
+            return
+        # SciPy and matplotlib are imported late, so that the widget opens fast
+        from hushpore.denoising.noise import noise_curves
+
+        if self._canvas is None:
+            from hushpore.viewer.results.plots import PlotCanvas
+
+            self._canvas = PlotCanvas(self._viewer)
+            self._canvas.setFixedHeight(150)
+            self._canvas.setToolTip(_HINT)
+            self._canvas.setAccessibleName("Noise")
+            self.add(self._canvas)
+            self._viewer.events.theme.connect(self._canvas.show_figure)
+        self._drawn = self._model
+        text = _origin(self._model)
+        if self._match is not None:
+            text = f"{text}. {noise_match_in_words(self._match)}"
+        self._words.setText(text)
+        self._canvas.clear()
+        draw_noise(self._canvas.figure, noise_curves(self._model), self._match)
+        self._canvas.show_figure()
+
+
+def _origin(model: NoiseModel) -> str:
+    """Return the standard deviation of the noise and its origin, in one line."""
+    ends = readable_number(model.deviation), readable_number(model.deviation_error, 2)
+    text = f"SD {' ± '.join(ends)}, from {model.blocks:,} flat regions"
+    return f"{text}; increases with the grey value" if model.slope > 0 else text
+
+
+class RingPreview(SlicePreview):
+    """A preview of the slice on the screen without its rings."""
+
+    def __init__(self, viewer: Any) -> None:
+        super().__init__(viewer, "slice without rings", "without rings")
+
+    def show(self, target: Target) -> None:
+        """Start to show slices of a volume without rings."""
+        if self.is_of(target):
+            return
+        self.hide()
+        self._follow(target, partial(_without_rings, target, []))
+
+
+def _without_rings(target: Target, cached: list[Any], index: tuple[int, ...]) -> Job:
+    """Remove the rings of a slice; `known` caches the `SliceRings` of the volume."""
+    from hushpore.base.events import Progress
+    from hushpore.denoising.rings import SliceRings
+
+    yield Progress("ring correction", 0, 0, "", 0.0)
+    if not cached:
+        cached.append(SliceRings(target.volume))
+    return cached[0].corrected(index)
+
+
+#: Name of the temporary layer, and text of the link that shows it.
+SWIPE = "Before | after"
+
+#: Distance from the line, in pixels of the screen, within which a press starts a drag.
+REACH = 10
+
+#: Colour of the line, which differs from all grey values.
+_LINE_COLOUR = "yellow"
+
+
+class Swipe:
+    """A temporary layer over the denoised scan that shows the scan left of a line.
+
+    The line starts in the middle and is dragged in the 2D view; 3D hides the layer until 2D is
+    back. Deleting the layer ends the swipe. The values of the scan are not copied.
+
+    `layer`: the temporary layer.
+    """
+
+    def __init__(self, viewer: Any, before: Any, after: Any) -> None:
+        self._viewer, self._after = viewer, after
+        values = before.data[0] if before.multiscale else before.data
+        self._values = values if isinstance(values, np.ndarray) else lazy(values)
+        self._axis = self._horizontal_axis()
+        self._cut = int(self._values.shape[self._axis]) // 2
+        self.layer = Image(
+            self._left_part(),
+            **placement_of(before).kwargs(),
+            name=SWIPE,
+            # the same grey values look the same on both sides
+            contrast_limits=after.contrast_limits,
+            colormap=after.colormap,
+            gamma=after.gamma,
+            metadata={METADATA_KEY: {"preview": "swipe"}},
+        )
+        self._show_line()
+        after.visible = True
+        add_unselected(viewer, self.layer)
+        layers = viewer.layers
+        layers.move(layers.index(self.layer), layers.index(after) + 1)
+        after.events.contrast_limits.connect(self._follow_contrast)
+        viewer.dims.events.order.connect(self._turn)
+        viewer.dims.events.ndisplay.connect(self._show_in_2d)
+        layers.events.removed.connect(self._follow_removal)
+        viewer.mouse_drag_callbacks.append(self._pressed)
+        self._show_in_2d()
+
+    @property
+    def is_shown(self) -> bool:
+        """Whether the temporary layer exists."""
+        return self.layer in self._viewer.layers
+
+    @property
+    def place(self) -> float:
+        """Position of the line along the horizontal axis of the scan, in voxels."""
+        return float(self._cut - 0.5)
+
+    def move(self, place: float) -> None:
+        """Move the line to a position along the horizontal axis of the scan, in voxels."""
+        # one column stays on each side, so that the line can be dragged back
+        cut = int(np.clip(round(place + 0.5), 1, self._values.shape[self._axis] - 1))
+        if cut != self._cut:
+            self._cut = cut
+            self.layer.data = self._left_part()
+
+    def close(self) -> None:
+        """Remove the temporary layer."""
+        if self.is_shown:
+            self._viewer.layers.remove(self.layer)
+
+    def _left_part(self) -> Any:
+        return self._values[(slice(None),) * self._axis + (slice(self._cut),)]
+
+    def _horizontal_axis(self) -> int:
+        missing = int(self._viewer.dims.ndim) - int(self._values.ndim)
+        return max(int(self._viewer.dims.displayed[-1]) - missing, 0)
+
+    def _show_line(self) -> None:
+        box = self.layer.bounding_box
+        box.points, box.line_color, box.line_thickness = False, _LINE_COLOUR, 2
+        box.visible = True
+
+    def _follow_contrast(self) -> None:
+        self.layer.contrast_limits = self._after.contrast_limits
+
+    def _turn(self) -> None:
+        """Start in the middle again after the axes were exchanged."""
+        self._axis = self._horizontal_axis()
+        self._cut = self._values.shape[self._axis] // 2
+        self.layer.data = self._left_part()
+
+    def _show_in_2d(self) -> None:
+        self.layer.visible = self._viewer.dims.ndisplay == 2
+
+    def _follow_removal(self, event: Any) -> None:
+        """Disconnect from the viewer when one of the two layers was removed."""
+        if unwrapped(event.value) not in (unwrapped(self.layer), unwrapped(self._after)):
+            return
+        viewer = self._viewer
+        viewer.layers.events.removed.disconnect(self._follow_removal)
+        self._after.events.contrast_limits.disconnect(self._follow_contrast)
+        viewer.dims.events.order.disconnect(self._turn)
+        viewer.dims.events.ndisplay.disconnect(self._show_in_2d)
+        viewer.mouse_drag_callbacks.remove(self._pressed)
+        self.close()
+
+    def _pressed(self, viewer: Any, event: Any) -> Any:
+        """Drag the line if the press is close to it."""
+        if event.button != 1 or viewer.dims.ndisplay != 2 or not self.layer.visible:
+            return
+        axis = viewer.dims.ndim - self._values.ndim + self._axis
+        at = self.layer.world_to_data(event.position)
+        line = np.array(at)
+        line[self._axis] = self.place
+        away = event.position[axis] - self.layer.data_to_world(line)[self._axis]
+        if abs(away) * viewer.scene.camera.zoom > REACH:
+            return
+        # the camera would move the view
+        event.handled = True
+        yield
+        while event.type == "mouse_move":
+            event.handled = True
+            self.move(self.layer.world_to_data(event.position)[self._axis])
+            yield
+
+
+def lazy(values: Any) -> Any:
+    """Return values as a Dask array with one chunk for each slice, which is read when needed."""
+    import dask.array
+
+    da: Any = dask.array
+    if isinstance(values, da.Array):
+        return values
+    chunks = (1,) * (values.ndim - 2) + values.shape[-2:]
+    # name=False: dask would hash all values for a name
+    return da.from_array(values, chunks=chunks, name=False)
+
 
 #: Correlation of neighbouring voxels above which noise is called correlated.
 _NOTABLE = 0.1
@@ -225,7 +455,7 @@ class DenoiseWidget(JobWidget):
         """Offer the swipe, and to save the trained model unless a saved one was only applied."""
         is_new = getattr(result, "model", None) and not result.provenance["settings"]["model"]
         model = [link(_SAVE_MODEL, "Save model …")] if is_new else []
-        return [link(_SWIPE, NAME), *model]
+        return [link(_SWIPE, SWIPE), *model]
 
     def _show_or_hide_swipe(self) -> None:
         """Show the swipe over the last result, or remove it."""
@@ -248,10 +478,7 @@ class DenoiseWidget(JobWidget):
             path = with_ending(path, ("safetensors",), "safetensors")
             # asked for by the dialog
             save = partial(self.result.model.save, path, overwrite=True)
-            self._saving = worker = JobWorker(partial(calling, save), f"Saving {path.name}")
-            worker.returned.connect(lambda path: show_info(f"Saved: {path}"))
-            worker.failed.connect(lambda problem: show_warning(problem.message))
-            worker.start()
+            self._saving = save_in_thread(path, save)
 
     @property
     def resumes(self) -> bool:
@@ -333,17 +560,8 @@ class Training:
 
 
 def _residual(result: Denoised, target: Target) -> LayerData:
-    import dask.array
-
-    da: Any = dask.array
-    # lazy: the difference is computed for each slice that is shown
-    noisy, denoised = (
-        values
-        if isinstance(values, da.Array)
-        # name=False: dask would hash all values for a name
-        else da.from_array(values, chunks=(1,) * (values.ndim - 2) + values.shape[-2:], name=False)
-        for values in (target.volume.data, result.volume.data)
-    )
+    # the difference is computed for each slice that is shown
+    noisy, denoised = lazy(target.volume.data), lazy(result.volume.data)
     spread = 3 * result.provenance["residual"]["deviation"] or 1.0
     data, keywords, kind = layer_data(
         result.volume.replace(noisy.astype("f4") - denoised),
@@ -357,15 +575,6 @@ def _residual(result: Denoised, target: Target) -> LayerData:
     return data, keywords, kind
 
 
-@dataclass(frozen=True, eq=False)
-class _Estimate:
-    """The noise estimate of an array; text and model are missing during the estimation."""
-
-    values: Any = None
-    text: str = ""
-    model: NoiseModel | None = None
-
-
 class NoiseLine(QObject):
     """Estimates the noise of layers in a thread, once per layer.
 
@@ -377,57 +586,43 @@ class NoiseLine(QObject):
 
     def __init__(self) -> None:
         super().__init__()
-        self._estimates: weakref.WeakKeyDictionary[Any, _Estimate] = weakref.WeakKeyDictionary()
-        # one layer at a time, because each takes 0.1 GB
-        self._one_at_a_time = threading.Lock()
-        self._waiting: list[threading.Thread] = []
-        self._until_drawn = QTimer(self, singleShot=True, interval=UNTIL_DRAWN)
-        self._until_drawn.timeout.connect(self._start)
+        # values of a layer with their text and model
+        self._estimates: weakref.WeakKeyDictionary[Any, tuple[Any, str, NoiseModel]]
+        self._estimates = weakref.WeakKeyDictionary()
+        self._wanted: tuple[Any, int] | None = None
+        self._worker = LatestOnlyWorker("hushpore noise")
+        # a problem is shown when the image is denoised
+        self._worker.returned.connect(self._returned)
 
     def text(self, layer: Any, volume: Volume) -> str:
         """Return the line about the noise; starts the estimate if there is none."""
-        estimate = self._estimates.get(layer, _Estimate())
-        if estimate.values is volume.data or not isinstance(held(volume.data), np.ndarray):
-            return estimate.text
-        self._estimates[layer] = _Estimate(volume.data)
+        values, text, _ = self._estimates.get(layer, (None, "", None))
         # a weak reference, so that a layer removed meanwhile is freed
-        looking = partial(self._look, weakref.ref(layer), volume)
-        self._waiting.append(threading.Thread(target=looking, name="hushpore noise", daemon=True))
-        # it would double the time in which the widget opens, see `start_once_drawn`
-        self._until_drawn.start()
+        wanted = weakref.ref(layer), id(volume.data)
+        if values is volume.data:
+            return text
+        if wanted != self._wanted and isinstance(held(volume.data), np.ndarray):
+            self._wanted = wanted
+            self._worker.submit(partial(calling, _estimate, volume), wanted)
         return ""
 
     def model(self, layer: Any) -> NoiseModel | None:
         """Return the noise model of a layer, or None if there is no noise or no estimate yet."""
-        model = None if layer is None else self._estimates.get(layer, _Estimate()).model
+        model = None if layer is None else self._estimates.get(layer, (None, "", None))[2]
         return model if model is not None and model.deviation else None
 
-    def _start(self) -> None:
-        while self._waiting:
-            self._waiting.pop(0).start()
-
-    def _look(self, layer: weakref.ref[Any], volume: Volume) -> None:
-        # the estimate needs SciPy, and other threads may be loading libraries now
-        load_torch_libraries()
-        with self._one_at_a_time:
-            # the layer may have been removed meanwhile
-            if layer() is not None:
-                self._look_at(layer, volume)
-                give_back_freed()
-
-    def _look_at(self, layer: weakref.ref[Any], volume: Volume) -> None:
-        from hushpore.scan.noise import estimate_noise
-
-        try:
-            model = estimate_noise(volume)
-            estimate = _Estimate(volume.data, words(volume, model), model)
-        except Exception:
-            # the problem is shown when the image is denoised
-            return
-        if (looked_at := layer()) is not None:
-            self._estimates[looked_at] = estimate
-        with contextlib.suppress(RuntimeError):  # the window was closed meanwhile
+    def _returned(self, wanted: tuple[Any, int], estimate: tuple[Any, str, NoiseModel]) -> None:
+        if (layer := wanted[0]()) is not None:
+            self._estimates[layer] = estimate
             self.found.emit()
+
+
+def _estimate(volume: Volume) -> tuple[Any, str, NoiseModel]:
+    """Return the values of a volume, their noise in words, and its model."""
+    from hushpore.scan.noise import estimate_noise
+
+    model = estimate_noise(volume)
+    return volume.data, words(volume, model), model
 
 
 def words(volume: Volume, model: NoiseModel) -> str:

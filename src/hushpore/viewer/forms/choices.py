@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import html
-from dataclasses import dataclass
 from functools import cache, partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -29,9 +28,9 @@ from hushpore.base.errors import DeviceError, HushporeError, InputError
 from hushpore.base.formatting import readable_count, readable_unit
 from hushpore.base.volume import Volume, require_grey
 from hushpore.device.backend import Backend, choose_backend, cpu_threads
-from hushpore.viewer.forms.fields import NameBox, keep_narrow
+from hushpore.viewer.forms.fields import LISTED, NameBox, keep_narrow
 from hushpore.viewer.forms.layout import (
-    ArrowButton,
+    Fold,
     RichLabel,
     fill,
     link,
@@ -41,13 +40,7 @@ from hushpore.viewer.forms.layout import (
 )
 from hushpore.viewer.layers.conversion import is_length, known_of, volume_of
 from hushpore.viewer.layers.start import start_links
-from hushpore.viewer.running.worker import (
-    JobWorker,
-    calling,
-    gc_paused,
-    load_torch_libraries,
-    start_once_drawn,
-)
+from hushpore.viewer.running.worker import LatestOnlyWorker, calling
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -67,8 +60,8 @@ VOXEL_SIZE = "voxel size"
 #: Link that unfolds and folds the notes on a file.
 _NOTES = "notes"
 
-#: Attributes of a layer that affect the combo box or the line of facts.
-_SHOWN = ("name", "data", "scale", "units", "axis_labels", "translate")
+#: Attributes of a layer that affect the line of facts.
+_SHOWN = ("data", "scale", "units", "axis_labels", "translate")
 
 
 class LayerChoice(BaseValueWidget):
@@ -92,12 +85,8 @@ class LayerChoice(BaseValueWidget):
         self._layer: Any = None
         self._chosen = False
         super().__init__(name="layer", annotation=Layer, **shown_by(NameBox))
-        events = self._all.events
-        events.inserted.connect(self._inserted)
-        events.removed.connect(self._refresh)
-        events.reordered.connect(self._refresh)
-        for layer in self._all:
-            self._watch(layer)
+        # the events of the list include those of its layers
+        self._all.events.connect(self._follow)
         self._refresh()
 
     def get_value(self) -> Any:
@@ -125,27 +114,19 @@ class LayerChoice(BaseValueWidget):
     def _suits(self, layer: Any) -> bool:
         return not is_preview(layer) and self._accepts(layer)
 
-    def _inserted(self, event: Any) -> None:
-        self._watch(event.value)
-        self._refresh()
-
-    def _watch(self, layer: Any) -> None:
-        for name in _SHOWN:
-            getattr(layer.events, name).connect(self._altered)
-
-    def _altered(self, event: Any) -> None:
-        layer = event.source
-        # a preview may have become a result
-        if event.type == "name" or self._suits(layer) != (layer in self._listed):
+    def _follow(self, event: Any) -> None:
+        if event.type in LISTED:
             self._refresh()
-        elif layer == self._layer or event.type == "units":
+        elif event.type in _SHOWN and (
             # the unit of any layer may add or remove the scale bar
+            event.type == "units" or self._all[event.index] == self._layer
+        ):
             self.changed.emit(self._layer)
 
     def _choose(self, position: int) -> None:
         self.set_value(self._listed[position])
 
-    def _refresh(self, event: Any = None) -> None:
+    def _refresh(self) -> None:
         before = self._listed
         # newest first, as in napari's own list
         self._listed = [layer for layer in reversed(self._all) if self._suits(layer)]
@@ -384,34 +365,21 @@ def voxel_size_text(numbers: list[str], unit: str) -> str:
 HERE = "This computer"
 
 
-@dataclass(frozen=True)
-class Devices:
-    """The devices of this machine."""
-
-    auto: Backend  # the choice of "auto"
-    cuda: tuple[Backend, ...] = ()  # all usable CUDA devices
-    apple: Backend | None = None  # the GPU of a Mac
-
-    @property
-    def gpus(self) -> tuple[Backend, ...]:
-        """All GPUs."""
-        return self.cuda if self.apple is None else (*self.cuda, self.apple)
-
-
 @cache
-def find_devices() -> Devices:
-    """Find the devices, once per process; takes seconds, because PyTorch is imported."""
-    backends: list[Backend] = []
-    load_torch_libraries()
-    with gc_paused(), contextlib.suppress(DeviceError):
+def find_devices() -> tuple[Backend, ...]:
+    """Return the choice of "auto", and all GPUs, once per process.
+
+    It takes seconds, because PyTorch is imported.
+    """
+    gpus: list[Backend] = []
+    with contextlib.suppress(DeviceError):
         # try numbers until one is refused; the preferences do not restrict the list
-        while (backend := choose_backend(f"cuda:{len(backends)}")).is_cuda:
-            backends.append(backend)
-    apple: Backend | None = None
+        while (backend := choose_backend(f"cuda:{len(gpus)}")).is_cuda:
+            gpus.append(backend)
     with contextlib.suppress(DeviceError):
         apple = choose_backend("mps")
-    has_apple = apple is not None and apple.is_apple
-    return Devices(choose_backend("auto"), tuple(backends), apple if has_apple else None)
+        gpus += [apple] if apple.is_apple else []
+    return choose_backend("auto"), *gpus
 
 
 def refresh_devices() -> None:
@@ -433,8 +401,8 @@ class _ExplainedBox(QWidget):
         self._box.currentTextChanged.connect(self._explain)
         self._box.currentTextChanged.connect(self.changed)
         self.line = plain_label()
-        self._row = fill(QHBoxLayout(), QLabel(title), self._box, wide=self._box)
-        fill(QVBoxLayout(self), self._row, self.line, spacing=2)
+        row = fill(QHBoxLayout(), QLabel(title), self._box, wide=self._box)
+        fill(QVBoxLayout(self), row, self.line, spacing=2)
 
     def _explain(self) -> None:
         raise NotImplementedError
@@ -452,29 +420,26 @@ class DeviceChoice(_ExplainedBox):
     def __init__(self, kind: JobDescription | None = None) -> None:
         super().__init__("Device", "CPU or GPU. Auto: a GPU if one is available and useful.")
         self._kind = kind
-        self._devices: Devices | None = None
-        self._more = ArrowButton(
-            accessibleName="Device details",
-            toolTip="Show what the device offers and what is missing.",
-        )
-        self.details = plain_label()
-        self.details.hide()
-        self._more.toggled.connect(self.details.setVisible)
-        self._more.toggled.connect(self._ask_details)
-        self._row.addWidget(self._more)
-        self.layout().addWidget(self.details)
+        self._best: Backend | None = None  # the choice of "auto", once it is known
+        self._more, self.details = Fold("Device details"), plain_label()
+        self._more.button.setToolTip("Show what the device offers and what is missing.")
+        self._more.add(self.details)
+        self._more.button.toggled.connect(self._ask_details)
+        self.layout().addWidget(self._more)
         self._box.addItem("Auto", "auto")
         self._box.addItem("CPU", "cpu")
         self._listed = self._box.count()
         self.line.setText("Looking for a GPU …")
+        self._worker = LatestOnlyWorker("hushpore looks for devices")
+        self._worker.returned.connect(self._show)
+        self._worker.failed.connect(self._show_failure)
+        self._asking = LatestOnlyWorker("hushpore asks the device")
+        self._asking.returned.connect(self._show_details)
         self.look()
 
     def look(self) -> None:
         """Look for devices, in a thread."""
-        self._worker = JobWorker(partial(calling, find_devices), "hushpore looks for devices")
-        self._worker.returned.connect(self._show)
-        self._worker.failed.connect(self._show_failure)
-        start_once_drawn(self, self._worker)
+        self._worker.submit(partial(calling, find_devices))
 
     def value(self) -> str:
         """Return the device as an argument of jobs: ``"auto"``, ``"cpu"``, ``"cuda:0"``."""
@@ -487,7 +452,7 @@ class DeviceChoice(_ExplainedBox):
         """
         if self.value() != "auto":
             return self.value()
-        return "cpu" if self._devices is None else self._auto(self._devices, kind).device
+        return "cpu" if self._best is None else self._auto(self._best, kind).device
 
     def set(self, device: str) -> None:
         """Choose a device.
@@ -495,51 +460,50 @@ class DeviceChoice(_ExplainedBox):
         Raises InputError if the device does not exist; until GPUs are found any is accepted.
         """
         if self._box.findData(device) < 0:
-            if self._devices is not None:
+            if self._best is not None:
                 known = ", ".join(repr(self._box.itemData(n)) for n in range(self._box.count()))
                 raise InputError(f"device must be one of {known}; got {device!r}.")
             self._box.addItem(device.upper(), device)
         self._box.setCurrentIndex(self._box.findData(device))
 
-    def _auto(self, devices: Devices, kind: JobDescription | None = None) -> Backend:
+    def _auto(self, best: Backend, kind: JobDescription | None = None) -> Backend:
         kind = kind or self._kind
-        return devices.auto if kind is None or kind.on_gpu else kind.backend("auto")
+        return best if kind is None or kind.on_gpu else kind.backend("auto")
 
     def _ask_details(self) -> None:
         """Get the details in a thread when they are unfolded, including the free memory."""
-        if not self._more.isChecked():
+        if not self._more.button.isChecked():
             return
         self.details.setText("Checking …")
         device = self.resolved()
-        self._asking = JobWorker(partial(calling, _details_of, device), "hushpore asks the device")
-        self._asking.returned.connect(partial(self._show_details, device))
-        self._asking.start()
+        self._asking.submit(partial(calling, _details_of, device), device)
 
     def _show_details(self, device: str, lines: list[str]) -> None:
         # unless another device was chosen meanwhile
         if device == self.resolved():
             self.details.setText("\n".join(f"• {line}" for line in lines))
 
-    def _show(self, devices: Devices) -> None:
-        chosen, self._devices = self.value(), devices
+    def _show(self, tag: object, devices: tuple[Backend, ...]) -> None:
+        chosen, kind = self.value(), self._kind
+        self._best, *gpus = devices
         while self._box.count() > self._listed:
             self._box.removeItem(self._listed)
-        is_cpu_only = self._kind is not None and self._kind.cpu_only
-        for backend in () if is_cpu_only else devices.cuda:
-            self._box.addItem(f"{backend.device.upper()} {backend.name}", backend.device)
-        if devices.apple is not None and (self._kind is None or self._kind.on_apple):
-            self._box.addItem(devices.apple.name, devices.apple.device)
+        for gpu in gpus:
+            if kind is None or (kind.on_apple if gpu.is_apple else not kind.cpu_only):
+                name = gpu.name if gpu.is_apple else f"{gpu.device.upper()} {gpu.name}"
+                self._box.addItem(name, gpu.device)
         self._box.setCurrentIndex(max(0, self._box.findData(chosen)))
         self._explain()
         self.found.emit()
 
-    def _show_failure(self, problem: object) -> None:
-        self._show(Devices(Backend(reason="PyTorch could not be loaded to look for a GPU")))
+    def _show_failure(self, tag: object, problem: object) -> None:
+        reason = "PyTorch could not be loaded to look for a GPU"
+        self._show(tag, (Backend(reason=reason),))
 
     def _explain(self) -> None:
-        if self._devices is None:
+        if self._best is None:
             return
-        device, auto = self.value(), self._auto(self._devices)
+        device, auto = self.value(), self._auto(self._best)
         names = {"auto": f"{auto.name} ({auto.reason})", "cpu": Backend().name}
         # the box shows the name of a chosen GPU
         self.line.setText(names.get(device, ""))

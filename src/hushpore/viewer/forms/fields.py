@@ -255,9 +255,11 @@ class _NumberBox(QDoubleSpinBox):
     def __init__(self, option: Option) -> None:
         # the same format as on the command line and in records
         super().__init__(locale=QLocale.c(), accessibleName=option.label, keyboardTracking=False)
-        self._option = option
         self._unit = option.unit
-        self.suit(option.step or 1, option.unit)
+        self._is_whole = float not in option.types
+        # trailing zeros are not shown
+        self.setDecimals(0 if self._is_whole else 9)
+        self.setSingleStep(option.step or 1)
         low = -_FAR if option.minimum is None else option.minimum
         # Qt's doubles hold integers only up to this value
         high = _FAR if option.maximum is None else min(option.maximum, 2**53)
@@ -274,7 +276,8 @@ class _NumberBox(QDoubleSpinBox):
 
     def suit(self, step: float, unit: str) -> None:
         """Set the step and the unit."""
-        self.setDecimals(_decimals(self._option, step))
+        if not self._is_whole:
+            self.setDecimals(max(0, 1 - math.floor(math.log10(step))))
         self.setSingleStep(step)
         self._unit = unit
         self._show_unit()
@@ -343,23 +346,6 @@ def compact_file_edit(edit: FileEdit, name: str, hint: str = "") -> None:
     edit.choose_btn.tooltip = f"Choose the {kind}."
 
 
-def _decimals(option: Option, step: float) -> int:
-    """Return the number of decimals for default, limits and a tenth of the step; 0 for integers."""
-    if float not in option.types:
-        return 0
-    needed = [_places(step) + 1]
-    for number in (option.default, option.minimum):
-        if isinstance(number, float | int) and number:
-            needed.append(_places(number))
-    return max(needed)
-
-
-def _places(number: float) -> int:
-    """Return the decimal places of a number: 3 for 0.002."""
-    text = f"{number:.9f}".rstrip("0")
-    return max(len(text.partition(".")[2]), -math.floor(math.log10(abs(number))))
-
-
 def default_in_words(option: Option) -> str:
     """Return the default of a setting as shown in its field."""
     if option.default is None:
@@ -409,6 +395,9 @@ class NameLabel(QElidingLabel):
         self.setToolTip(name)
 
 
+#: Events of a list of layers after which a box lists other layers or names.
+LISTED = ("inserted", "removed", "reordered", "name")
+
 KINDS = {"labels": Labels, "image": Image, "points": Points, "scan": Image}
 
 
@@ -433,8 +422,8 @@ class LayerField(Field):
         self._listed: list[Any] = []
         self._shown: list[str] = []
         super().__init__(option, **given, **shown_by(NameBox))
-        for event in ("inserted", "removed", "reordered") if viewer is not None else ():
-            getattr(viewer.layers.events, event).connect(self._refresh)
+        if viewer is not None:
+            viewer.layers.events.connect(self._follow)
 
     @property
     def layer(self) -> Any:
@@ -476,17 +465,14 @@ class LayerField(Field):
     def _position(self) -> int:
         return 0 if self._chosen is None else 1 + self._listed.index(self._chosen)
 
-    def _refresh(self, event: Any = None) -> None:
+    def _follow(self, event: Any) -> None:
+        if event.type in LISTED:
+            self._refresh()
+
+    def _refresh(self) -> None:
         before, chosen = self._listed, self._chosen
         self._listed = [layer for layer in reversed(self._layers) if self._suits(layer)]
-        new = [layer for layer in self._listed if layer not in before]
-        # connect only new layers, because napari takes 0.2 ms to check a callback
-        for layer in new:
-            layer.events.name.connect(self._refresh)
-        for layer in before:
-            if layer not in self._listed:
-                layer.events.name.disconnect(self._refresh)
-        self._chosen = self._kept(new)
+        self._chosen = self._kept([layer for layer in self._listed if layer not in before])
         entries = [NOTHING, *self._entries()]
         if entries != self._shown:
             self._shown = entries

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 from magicgui import register_type
 from magicgui.backends._qtpy.widgets import Container as QtContainer
@@ -50,7 +50,6 @@ from hushpore.viewer.forms.fields import (
     choices_of,
     default_in_words,
     keep_narrow,
-    type_of,
 )
 from hushpore.viewer.forms.layout import Fold, fill, plain_label, shown_by, unbroken
 
@@ -132,7 +131,6 @@ class SettingsForm(PlacedContainer):
         self._titles: dict[str, QLabel] = {}
         self._lines: dict[str, QLabel] = {}
         self._groups: dict[str, QLabel] = {}
-        self._explained: dict[str, tuple[str, str]] = {}
         self._known: dict[str, Any] = {}
         column = self.native.layout()
         column.setSpacing(4)
@@ -249,7 +247,7 @@ class SettingsForm(PlacedContainer):
             heading.setVisible(group in found)
 
     def _make_field(self, option: Option) -> Any:
-        """Return the field of a setting, the same as magicgui creates from `annotation_of`."""
+        """Return the field of a setting."""
         kind = self._field_classes.get(option.name) or field_class(option)
         # created directly, because magicgui takes as long to resolve the hint as to create the
         # field
@@ -285,27 +283,11 @@ class SettingsForm(PlacedContainer):
             tip += [field.option.help_in_words]
             if not field.is_default and "Default:" not in field.option.help:
                 tip.append(f"Default: {default_in_words(field.option)}")
-            explained = hints.get(name, ""), "\n".join(tip)
-            if self._explained.get(name) == explained:
-                continue
-            self._explained[name] = explained
-            self._lines[name].setText(unbroken(explained[0]))
+            self._lines[name].setText(unbroken(hints.get(name, "")))
             self._lines[name].setVisible(name in hints and not field.native.isHidden())
             field.enabled = name not in unused
-            field.tooltip = explained[1]
+            field.tooltip = "\n".join(tip)
             self._titles[name].setToolTip(field.native.toolTip())
-
-
-def annotation_of(option: Option, field: type[Field] | None = None) -> Any:
-    """Return a type hint from which magicgui creates the field of a setting.
-
-    For ``create_widget(annotation=...)`` and the signature of a function decorated with
-    ``@magicgui``.
-
-    `field`: the class of its field; by default `field_class`.
-    """
-    words = {"widget_type": field or field_class(option), "option": option}
-    return Annotated[type_of(option), _Words(words)]
 
 
 def field_class(option: Option) -> type[Field]:
@@ -325,13 +307,6 @@ def field_class(option: Option) -> type[Field]:
 
 def _in_words(option: Option, value: Any) -> str:
     return f"{value:g}" if isinstance(value, float) else option.in_words(str(value))
-
-
-class _Words(dict[str, Any]):
-    """Options of a type hint, which must be hashable."""
-
-    def __hash__(self) -> int:  # type: ignore[override]
-        return hash(self["option"].name)
 
 
 register_type(Settings, widget_type=SettingsForm)

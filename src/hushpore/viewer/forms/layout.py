@@ -13,7 +13,7 @@ from magicgui.widgets.bases import BaseValueWidget
 from napari.components import ViewerModel
 from napari.utils.action_manager import action_manager
 from napari.utils.theme import get_theme
-from qtpy.QtCore import QSize, Qt, QTimer
+from qtpy.QtCore import Qt, QTimer
 from qtpy.QtGui import QColor, QKeySequence, QShortcut
 from qtpy.QtWidgets import (
     QApplication,
@@ -81,20 +81,8 @@ class ScrolledColumn(QScrollArea):
         self._wanted = widget
         QTimer.singleShot(0, self._scroll_to_wanted)
 
-    def needed_height(self) -> int:
-        """Return the height in pixels at which all contents are visible at the current width."""
-        inside = self.maximumViewportSize()
-        low = self.column.heightForWidth(inside.width()) if self.column.hasHeightForWidth() else -1
-        inner: int = max(low, self.column.minimumSize().height())
-        frame: int = self.height() - inside.height()
-        return inner + frame
-
     def _scroll_to_wanted(self) -> None:
         self.ensureWidgetVisible(self._wanted, 0, 6)
-
-
-#: Pixels in one step of the place of a `PinnedColumn`'s bar.
-_STEP = 8
 
 
 class PinnedColumn(QWidget):
@@ -103,8 +91,8 @@ class PinnedColumn(QWidget):
     The place of the bar follows from the height of the widget alone, so that no message, progress
     or unfolded section moves a button away from the pointer. Form and messages scroll.
 
-    `upper`, `bar`, `lower`: form, buttons and messages. `share`, `lines`: share of the height for
-    bar and messages, and their maximum in lines of text.
+    `upper`, `bar`, `lower`: form, buttons and messages. `share`, `lines`: share of the height, less
+    that of the bar, for messages, and their maximum in lines of text.
     """
 
     def __init__(
@@ -112,42 +100,17 @@ class PinnedColumn(QWidget):
         upper: ScrolledColumn,
         bar: QWidget,
         lower: ScrolledColumn,
-        share: float = 0.34,
-        lines: int = 19,
+        share: float = 0.29,
+        lines: int = 16,
     ) -> None:
         super().__init__()
-        self.upper, self.bar, self.lower, self._rule = upper, bar, lower, rule()
-        self._share, self._lines = share, lines
-        # placed without a layout, which would request the full height and enlarge the window
-        for part in (upper, self._rule, bar, lower):
-            part.setParent(self)
-        policy = QSizePolicy.Policy.Expanding
-        self.setSizePolicy(policy, policy)
-
-    def minimumSizeHint(self) -> QSize:  # noqa: N802
-        """As wide as the columns, and a few lines high."""
-        parts = self.upper, self.bar, self.lower
-        width = max(part.minimumSizeHint().width() for part in parts)
-        return QSize(width, 6 * self.fontMetrics().height())
-
-    def sizeHint(self) -> QSize:  # noqa: N802
-        """As high as the form and the most that bar and messages take."""
-        high = self.upper.needed_height() + self._lines * self.fontMetrics().height()
-        return QSize(self.minimumSizeHint().width(), high)
-
-    def resizeEvent(self, event: Any) -> None:  # noqa: N802
-        """Divide the height again."""
-        super().resizeEvent(event)
-        width, height = self.width(), self.height()
-        most = self._lines * self.fontMetrics().height()
-        high = max(self.bar.sizeHint().height(), self.bar.minimumHeight())
-        top = height - max(min(round(self._share * height), most), min(high, height))
-        # in steps, because the status bar of napari changes the height by a pixel or two
-        top -= top % _STEP
-        self.upper.setGeometry(0, 0, width, top - 1)
-        self._rule.setGeometry(0, top - 1, width, 1)
-        self.bar.setGeometry(0, top, width, high)
-        self.lower.setGeometry(0, top + high, width, max(height - top - high, 0))
+        self.upper, self.bar, self.lower = upper, bar, lower
+        column = fill(QVBoxLayout(self), upper, rule(), bar, lower, spacing=0)
+        for part, of_height in ((upper, 1 - share), (lower, share)):
+            # whatever it holds: the size that it asks for would move the bar
+            part.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Ignored)
+            column.setStretchFactor(part, round(100 * of_height))
+        lower.setMaximumHeight(lines * self.fontMetrics().height())
 
 
 def rule() -> QFrame:
@@ -158,23 +121,6 @@ def rule() -> QFrame:
     return line
 
 
-class ArrowButton(QToolButton):
-    """A button with an arrow that points down while its section is unfolded.
-
-    ``**properties``: Qt properties of the button.
-    """
-
-    def __init__(self, **properties: Any) -> None:
-        # a long title is cut in a narrow dock
-        super().__init__(
-            checkable=True, arrowType=Qt.ArrowType.RightArrow, minimumWidth=16, **properties
-        )
-        self.toggled.connect(self._turn)
-
-    def _turn(self, is_open: bool) -> None:
-        self.setArrowType(Qt.ArrowType.DownArrow if is_open else Qt.ArrowType.RightArrow)
-
-
 class Fold(QWidget):
     """A section that folds: a title with an arrow, hidden while the section is empty.
 
@@ -183,11 +129,12 @@ class Fold(QWidget):
 
     def __init__(self, title: str, corner: QWidget | None = None) -> None:
         super().__init__()
-        self.button = ArrowButton(
-            toolButtonStyle=Qt.ToolButtonStyle.ToolButtonTextBesideIcon,
-            toolTip="Show / hide",
-            visible=False,
-        )
+        # a long title is cut in a narrow dock
+        self.button = QToolButton(
+            toolButtonStyle=Qt.ToolButtonStyle.ToolButtonTextBesideIcon, toolTip="Show / hide",
+            checkable=True, arrowType=Qt.ArrowType.RightArrow, minimumWidth=16, visible=False,
+        )  # fmt: skip
+        self.button.toggled.connect(self._turn)
         self.set_title(title)
         self._content = QWidget(visible=False)
         self.button.toggled.connect(self._content.setVisible)
@@ -212,6 +159,9 @@ class Fold(QWidget):
     def set_open(self, is_open: bool) -> None:
         """Unfold or fold the section."""
         self.button.setChecked(is_open)
+
+    def _turn(self, is_open: bool) -> None:
+        self.button.setArrowType(Qt.ArrowType.DownArrow if is_open else Qt.ArrowType.RightArrow)
 
 
 class _Shown(QBaseWidget):

@@ -6,7 +6,7 @@ import contextlib
 import dataclasses
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pint
@@ -314,22 +314,6 @@ class Lineage:
     name: str  # given by hushpore; another name means that the user has renamed the layer
 
 
-class WorkedOn(Protocol):
-    """The input layer of a job: a `hushpore.viewer.running.task.Target`."""
-
-    @property
-    def layer(self) -> str:
-        """The `identity` of the layer."""
-
-    @property
-    def scan(self) -> str:
-        """The scan of the layer."""
-
-    @property
-    def job(self) -> str:
-        """Key of `hushpore.jobs.JOBS`."""
-
-
 def identity(layer: Any) -> str:
     """Return an id of the layer that survives renaming."""
     return str(unwrapped(layer).unique_id)
@@ -347,7 +331,7 @@ def scan_of(layer: Any) -> str:
     return identity(layer) if lineage is None else lineage.scan
 
 
-def mark_as_made(layer: Any, target: WorkedOn) -> None:
+def mark_as_made(layer: Any, target: Any) -> None:
     """Set the lineage of a layer that was made from a target; call it after naming the layer."""
     set_lineage(layer, Lineage(target.scan, target.layer, target.job, layer.name))
 
@@ -390,7 +374,7 @@ def _remember_painting(event: Any) -> None:
     known_of(event.source)[_PAINTED] = True
 
 
-def hide_previous_results(viewer: Any, target: WorkedOn) -> None:
+def hide_previous_results(viewer: Any, target: Any) -> None:
     """Hide the results of the previous run of a job on a layer, for comparison with the new ones.
 
     Results of the run before that and previews of cancelled runs are removed. Layers that the user
@@ -411,9 +395,7 @@ def hide_previous_results(viewer: Any, target: WorkedOn) -> None:
             mark_as_made(layer, target)
 
 
-def remove_leftovers(
-    viewer: Any, target: WorkedOn, endings: tuple[str, ...] = (CANCELLED,)
-) -> None:
+def remove_leftovers(viewer: Any, target: Any, endings: tuple[str, ...] = (CANCELLED,)) -> None:
     """Remove the layers of earlier runs of a job on a layer by the endings of their names."""
     for layer, is_the_users in _made_of(viewer, target):
         if layer.name.endswith(endings) and not is_the_users:
@@ -428,7 +410,7 @@ def discard(viewer: Any, layer: Any) -> None:
         layer.visible, layer.data = False, []
 
 
-def _made_of(viewer: Any, target: WorkedOn) -> Iterator[tuple[Any, bool]]:
+def _made_of(viewer: Any, target: Any) -> Iterator[tuple[Any, bool]]:
     """Yield the results of a job on a layer, and whether the user has changed them.
 
     Previews are left out.

@@ -81,19 +81,14 @@ class SavedLayer:
         result = measured if patches is None else patches
         tables: dict[str, pd.DataFrame] = {}
         if found is not None:
-            tables["pores"] = found.pores
-            if found.throats is not None:
-                tables["throats"] = found.throats
-            if found.totals:
-                tables["totals"] = pd.DataFrame(totals_columns(found.totals))
-            if found.profile is not None:
-                tables["profile"] = _profile(volume, found.profile)
-            if found.thickness is not None:
-                tables["thickness"] = found.thickness
-            if found.rev is not None:
-                tables["rev"] = found.rev
-            if found.along is not None:
-                tables["transport"] = found.along
+            totals = pd.DataFrame(totals_columns(found.totals)) if found.totals else None
+            profile = None if found.profile is None else _profile(volume, found.profile)
+            named = {
+                "pores": found.pores, "throats": found.throats, "totals": totals,
+                "profile": profile, "thickness": found.thickness, "rev": found.rev,
+                "transport": found.along,
+            }  # fmt: skip
+            tables = {name: table for name, table in named.items() if table is not None}
         return cls(
             volume,
             dict(known.get("provenance") or {}),
@@ -290,7 +285,6 @@ def write_labels_layer(path: str, data: Any, attributes: dict[str, Any]) -> list
 def write_image_with_labels(path: str, layers: list[tuple[Any, dict[str, Any], str]]) -> list[str]:
     """Save an image layer and its labels layers as one OME-Zarr image with labels."""
     from hushpore.io.zarr import write_zarr
-    from hushpore.viewer.layers.layer_files import SavedLayer
 
     image, *labels = sorted(layers, key=lambda layer: layer[2] != "image")
     volume = volume_of(Layer.create(*image))
@@ -315,10 +309,6 @@ def _is_not_ours(entry: Any) -> bool:
 
 
 def _write(path: str, layer: Any) -> list[str]:
-    # imported late: pandas and the pore engine take 0.3 s
-    from hushpore.io.results import write_image
-    from hushpore.viewer.layers.layer_files import SavedLayer
-
     saved = SavedLayer.of(layer)
     # napari has already asked whether to replace an existing file
     saved.require_apart(Path(path))

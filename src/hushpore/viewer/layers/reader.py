@@ -8,9 +8,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import os
-import sys
 from functools import partial
-from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -55,9 +53,7 @@ from hushpore.viewer.running.problem import (
     notify_problem,
     offer_action,
 )
-from hushpore.viewer.running.redraw import run_in_steps
 from hushpore.viewer.running.status import LoadingTask
-from hushpore.viewer.running.worker import JobWorker, calling, start_once_drawn
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -77,12 +73,6 @@ _PEEK = 8
 #: Patterns for napari's preferences: all folders, and DICOM files. napari's own dialog remembers a
 #: folder by its full name only, and its preferences offer no pattern for all folders.
 PATTERNS = ("*/", *READERS["dicom"].extensions)
-
-#: Modules of the widgets that are likely to be opened next.
-NEXT_WIDGETS = ("hushpore.viewer.denoise.widget", "hushpore.viewer.segment.widget")
-
-#: Keeps the worker that imports them alive.
-_importing: list[JobWorker] = []
 
 #: Return value of a reader that adds no layers, or adds them later.
 NO_LAYERS: list[Any] = [(None,)]
@@ -132,7 +122,6 @@ def read_layers(path: str | list[str]) -> list[Any]:
     if viewer is not None:
         show_scale_bar(viewer, [each["units"][-1] for _, each, _ in found])
         show_new_scans_later(viewer)
-        _import_next_widgets(viewer)
     _mention_notes(viewer, ((each["name"], each["metadata"]) for _, each, _ in found))
     return found
 
@@ -154,15 +143,6 @@ def read_in_thread(
         partial(_found, viewer, name, then=then),
         partial(_refused, viewer, path, then=then),
     )
-
-
-def _import_next_widgets(viewer: Any) -> None:
-    """Import in a thread the modules that would block the window for 0.2 s later."""
-    window = getattr(viewer, "window", None)
-    if window is not None and any(name not in sys.modules for name in NEXT_WIDGETS):
-        work = partial(calling, lambda: [import_module(name) for name in NEXT_WIDGETS])
-        _importing[:] = [JobWorker(work, "hushpore imports")]
-        start_once_drawn(window._qt_window, _importing[0])
 
 
 def _refused(
@@ -257,11 +237,7 @@ def _found(
 ) -> None:
     """Show layers, or a list of series to choose from."""
     if not found or not isinstance(found[0], Volume):
-        window, work = getattr(viewer, "window", None), _show(viewer, found, then)
-        if window is None:
-            list(work)
-        else:
-            run_in_steps(window._qt_window, work)
+        _show(viewer, found, then)
         return
 
     def read(volumes: Sequence[Volume]) -> None:
@@ -271,17 +247,12 @@ def _found(
     offer_series(viewer, name, found, read)
 
 
-def _show(viewer: Any, layers: Sequence[Layer], then: Callable[[], None]) -> Iterator[None]:
-    """Add layers to a viewer, one per turn of the event loop, and show their notes."""
+def _show(viewer: Any, layers: Sequence[Layer], then: Callable[[], None]) -> None:
+    """Add layers to a viewer, and show their notes."""
     show_scale_bar(viewer, [layer.units[-1] for layer in layers])
-    yield
-    for number, layer in enumerate(layers, 1):
+    for layer in layers:
         viewer.add_layer(layer)
-        if number == len(layers):
-            # hide the earlier layers once the last new one is added
-            show_new_scans(viewer, layers)
-        yield
-    _import_next_widgets(viewer)
+    show_new_scans(viewer, layers)
     _mention_notes(viewer, ((layer.name, layer.metadata) for layer in layers))
     if layers:
         then()

@@ -18,16 +18,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from napari.layers import Layer
 from qtpy.QtCore import QSize, Qt, QTimer, Signal
-from qtpy.QtGui import QImage, QPixmap
+from qtpy.QtGui import QIcon, QImage, QPixmap
 from qtpy.QtWidgets import (
-    QCheckBox,
     QComboBox,
     QFileDialog,
     QFormLayout,
-    QFrame,
     QHBoxLayout,
     QLabel,
     QLineEdit,
+    QListWidget,
     QPushButton,
     QSlider,
     QSpinBox,
@@ -200,10 +199,7 @@ class RawImportWidget(QWidget):
         low, high = np.percentile(values, (0.5, 99.5))
         scaled = (values - low) / max(high - low, 1e-300)
         grey = np.ascontiguousarray((255 * scaled.clip(0, 1)).astype(np.uint8))
-        height, width = grey.shape
-        image = QImage(grey.data, width, height, width, QImage.Format.Format_Grayscale8)
-        whole = Qt.AspectRatioMode.KeepAspectRatio
-        self._picture.setPixmap(QPixmap.fromImage(image).scaled(_PREVIEW, _PREVIEW, whole))
+        self._picture.setPixmap(_pixmap(grey, _PREVIEW))
 
     # ---- appearance
 
@@ -299,26 +295,27 @@ class SeriesChooser(QWidget):
         self._volumes = list(volumes)
         ticked = preselected(self._volumes, MEMORY_SHARE * free_memory())
         shared, own = split_notes([volume.notes for volume in self._volumes])
-        self._rows = [_Row(volume, notes) for volume, notes in zip(self._volumes, own, strict=True)]
+        self._list = QListWidget(
+            accessibleName="Series", wordWrap=True, iconSize=QSize(THUMBNAIL, THUMBNAIL),
+            selectionMode=QListWidget.SelectionMode.MultiSelection, spacing=2,
+            horizontalScrollBarPolicy=Qt.ScrollBarPolicy.ScrollBarAlwaysOff,
+        )  # fmt: skip
+        for volume, notes in zip(self._volumes, own, strict=True):
+            self._list.addItem(_lines(volume, notes))
         self.tick(ticked)
-        for row in self._rows:
-            row.box.toggled.connect(self._count)
+        self._list.itemSelectionChanged.connect(self._count)
         self._total = plain_label()
-        self._open = QPushButton("Open", clicked=lambda: self._answer(self._ticked()))
-        line = fill(
-            QHBoxLayout(),
+        self._open = QPushButton("Open", clicked=lambda: self._answer(self._chosen()))
+        buttons = (
             self._open,
-            QPushButton("All", clicked=lambda: self.tick(range(len(self._rows)))),
-            QPushButton("None", clicked=lambda: self.tick(())),
+            QPushButton("All", clicked=self._list.selectAll),
+            QPushButton("None", clicked=self._list.clearSelection),
             QPushButton("Close", clicked=lambda: self._answer([])),
         )
-        column = QVBoxLayout(self)
-        column.addWidget(plain_label(f"{len(self._volumes)} series found. Tick those to open."))
-        for note in shared:
-            column.addWidget(plain_label(f"⚠ {note}"))
-        column.addWidget(ScrolledColumn(*self._rows, margin=0), 1)
-        column.addWidget(self._total)
-        column.addLayout(line)
+        found = plain_label(f"{len(self._volumes)} series found. Select those to open.")
+        lines = found, *(plain_label(f"⚠ {note}") for note in shared)
+        line = fill(QHBoxLayout(), *buttons)
+        fill(QVBoxLayout(self), *lines, self._list, self._total, line, margin=6, wide=self._list)
         self._count()
         self._thumbnails = JobWorker(partial(_thumbnails, self._volumes), "series thumbnails")
         self._timer = QTimer(self, interval=POLL_INTERVAL, timeout=self._look)
@@ -332,70 +329,58 @@ class SeriesChooser(QWidget):
         return QSize(380, 420)
 
     def ticked(self) -> list[int]:
-        """Return the positions of the ticked series."""
-        return [number for number, row in enumerate(self._rows) if row.box.isChecked()]
+        """Return the positions of the selected series."""
+        return sorted(index.row() for index in self._list.selectedIndexes())
 
     def tick(self, numbers: Sequence[int]) -> None:
-        """Tick only these series."""
-        for number, row in enumerate(self._rows):
-            row.box.setChecked(number in numbers)
+        """Select only these series."""
+        for number in range(self._list.count()):
+            self._list.item(number).setSelected(number in numbers)
 
     def _count(self, *_: Any) -> None:
-        chosen = self._ticked()
+        chosen = self._chosen()
         size = readable_bytes(sum(volume.nbytes for volume in chosen))
         self._open.setEnabled(bool(chosen))
-        self._open.setToolTip("" if chosen else "Tick a series first.")
+        self._open.setToolTip("" if chosen else "Select a series first.")
         text = f"{len(chosen)} of {len(self._volumes)} series, {size}"
-        self._total.setText(text if chosen else "No series is ticked.")
+        self._total.setText(text if chosen else "No series is selected.")
 
-    def _ticked(self) -> list[Volume]:
+    def _chosen(self) -> list[Volume]:
         return [self._volumes[number] for number in self.ticked()]
 
     def _answer(self, volumes: list[Volume]) -> None:
-        self._stop()
-        self.chosen.emit(volumes)
-
-    def _stop(self) -> None:
         self._timer.stop()
         self._thumbnails.cancel()
+        self.chosen.emit(volumes)
 
     def _look(self) -> None:
         for number, preview in self._thumbnails.take().previews.items():
-            self._rows[int(number)].show_thumbnail(preview.image)
+            picture, icon = _pixmap(preview.image, THUMBNAIL), QIcon()
+            # Qt would tint a selected one
+            for mode in (QIcon.Mode.Normal, QIcon.Mode.Selected):
+                icon.addPixmap(picture, mode)
+            self._list.item(int(number)).setIcon(icon)
 
     def _drawn(self, *_: Any) -> None:
         self._look()
         self._timer.stop()
 
 
-class _Row(QFrame):
-    """One series: check box, thumbnail, name, size and notes."""
+def _lines(volume: Volume, notes: Sequence[str]) -> str:
+    """Return name, size and notes of a series as lines."""
+    shape, spacing, *stored = volume.facts.split(" · ")
+    modality = volume.metadata.get("modality")
+    lines = [volume.name, f"{f'{modality} · ' * bool(modality)}{shape}"]
+    lines += [f"{spacing} · {' · '.join(stored)}", *(f"⚠ {note}" for note in notes)]
+    return "\n".join(lines)
 
-    def __init__(self, volume: Volume, notes: Sequence[str]) -> None:
-        super().__init__()
-        self.box = QCheckBox(accessibleName=volume.name)
-        self.thumbnail = QLabel(alignment=Qt.AlignmentFlag.AlignCenter)
-        self.thumbnail.setFixedSize(THUMBNAIL, THUMBNAIL)
-        shape, spacing, *stored = volume.facts.split(" · ")
-        modality = volume.metadata.get("modality")
-        lines = [volume.name, f"{f'{modality} · ' * bool(modality)}{shape}"]
-        lines += [f"{spacing} · {' · '.join(stored)}", *(f"⚠ {note}" for note in notes)]
-        self.text = plain_label("\n".join(lines))
-        line = fill(QHBoxLayout(self), self.box, self.thumbnail, self.text, wide=self.text)
-        line.setContentsMargins(0, 4, 0, 4)
 
-    def mousePressEvent(self, event: Any) -> None:  # noqa: N802 - Qt's name
-        """Toggle the check box by a click anywhere in the row."""
-        self.box.toggle()
-        event.accept()
-
-    def show_thumbnail(self, grey: UInt8s) -> None:
-        """Show a thumbnail."""
-        height, width = grey.shape
-        image = QImage(grey.data, width, height, width, QImage.Format.Format_Grayscale8)
-        picture = QPixmap.fromImage(image)
-        whole = Qt.AspectRatioMode.KeepAspectRatio
-        self.thumbnail.setPixmap(picture.scaled(THUMBNAIL, THUMBNAIL, whole))
+def _pixmap(grey: UInt8s, side: int) -> QPixmap:
+    """Return a grey picture that fits into a square."""
+    height, width = grey.shape
+    image = QImage(grey.data, width, height, width, QImage.Format.Format_Grayscale8)
+    whole = Qt.AspectRatioMode.KeepAspectRatio
+    return QPixmap.fromImage(image).scaled(side, side, whole)
 
 
 def offer_series(

@@ -30,14 +30,7 @@ from hushpore.viewer.layers.conversion import (
     volume_of,
 )
 from hushpore.viewer.layers.visibility import go_to_slice, show_scale_bar, slice_of
-from hushpore.viewer.results.pore_layer import (
-    LENGTHS,
-    features_of,
-    resized_metadata,
-    result_of,
-    tables_of,
-    update_pore_layer,
-)
+from hushpore.viewer.results.pore_layer import LENGTHS, result_of, tables_of, update_pore_layer
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -125,7 +118,9 @@ def follow_scale(layer: Any, before: Volume | None = None, note: str = "", text:
     if owner is not None:
         # positions in the tables begin at its origin
         measured = owner.volume
-    fits = is_proportional(measured.spacing, now.spacing)
+    # tables that were read without the basins of the pores cannot be made again
+    can_resize = tables is None or result is not None
+    fits = can_resize and is_proportional(measured.spacing, now.spacing)
     has_numbers = tables is not None or "phases" in known or known.get(LENGTHS)
     sizes = " x ".join(f"{step:g}" for step in now.spacing)
     note = note or f"Voxel size {GIVEN} in napari: {sizes} {readable_unit(now.unit)}."
@@ -164,18 +159,13 @@ def _resize_measurements(layer: Any, before: Volume, now: Volume, note: str) -> 
     from hushpore.pores.tables.measures import PORES, resized_table
 
     ratio = np.array(now.spacing) / before.spacing
-    known, result, tables = known_of(layer), result_of(layer), tables_of(layer)
+    known, result = known_of(layer), result_of(layer)
     if result is not None:
         update_pore_layer(layer, result.resized(now.spacing, now.unit, note))
     elif "phases" in known:
         phases = known["phases"].resized(now.spacing, now.unit, note)
         known = {**known, "phases": phases, "provenance": phases.provenance}
         layer.metadata = {**layer.metadata, METADATA_KEY: known}
-    elif tables is not None:
-        # read from a folder without the graph of basins
-        known = {**known, **resized_metadata(known, tables, before.origin, ratio, now.unit)}
-        layer.metadata = {**layer.metadata, METADATA_KEY: known}
-        layer.features = features_of(resized_table(tables.pores, PORES, before.origin, ratio))
     elif isinstance(layer, Labels):
         layer.features = resized_table(layer.features, PORES, before.origin, ratio)
     else:

@@ -14,15 +14,16 @@ from qtpy.QtCore import QTimer
 from qtpy.QtWidgets import QCheckBox
 
 from hushpore.base.events import Batch, mapped
-from hushpore.patches.result import BAND_GAP, GAP
 from hushpore.viewer.layers.conversion import METADATA_KEY
+from hushpore.viewer.running.previews import add_unselected
+from hushpore.viewer.running.status import POLL_INTERVAL
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     import numpy.typing as npt
 
-    from hushpore.base.arrays import Float32s, Float64s, Int64s
+    from hushpore.base.arrays import Float32s, Int64s
     from hushpore.base.events import Event, Job
     from hushpore.patches.result import Patches, Sheet
     from hushpore.viewer.layers.conversion import LayerData
@@ -34,9 +35,6 @@ COLOURS = "plasma"
 
 #: Number of patches in the contact sheet, small enough to discern them beside the image.
 TILES = 24
-
-#: Pixels on both sides of the names of rows on the contact sheet.
-CAPTION_GAP = 3
 
 #: Maximum number of masked pixels shown as points.
 MOST_POINTS = 50_000
@@ -117,21 +115,6 @@ def boxes(corners: npt.NDArray[np.integer[Any]], patch_shape: Sequence[int]) -> 
     return lines.reshape(-1, 2, ndim)
 
 
-def boxes_at(
-    corners: npt.NDArray[np.integer[Any]], patch_shape: Sequence[int], point: Float64s
-) -> Int64s:
-    """Return the patches that contain a point, the one with the nearest centre first.
-
-    `corners`, `patch_shape`: as for `boxes`. `point`: shape (ndim,): voxel coordinates.
-    """
-    size = np.ones(corners.shape[1])
-    size[-len(patch_shape) :] = patch_shape
-    from_first = point - corners + 0.5
-    inside = np.flatnonzero(((from_first >= 0) & (from_first < size)).all(axis=1))
-    away = (from_first[inside] - size / 2)[:, -len(patch_shape) :]
-    return inside[np.argsort((away**2).sum(axis=1), kind="stable")]
-
-
 def sheet_layer(result: Patches, target: Target, sheet: Sheet) -> LayerData:
     """Return the contact sheet: an image to the right of the volume and as high."""
     placement, shape = target.placement, result.volume.shape[-2:]
@@ -155,40 +138,7 @@ def sheet_layer(result: Patches, target: Target, sheet: Sheet) -> LayerData:
     }
     # for display only, so not offered as an input of jobs
     keywords["metadata"][METADATA_KEY] |= {"sheet": sheet, "preview": SHEET}
-    return captioned(sheet), keywords, "image"
-
-
-def captioned(sheet: Sheet) -> Float32s:
-    """Return the picture of a contact sheet with the name of each row at its left.
-
-    The picture is `caption_width` pixels wider.
-    """
-    from PIL import Image, ImageDraw
-
-    height, width = sheet.image.shape[0], caption_width(sheet)
-    page = Image.new("L", (width, height))
-    pen = ImageDraw.Draw(page)
-    font = _caption_font(sheet)
-    depth = len(sheet.rows) * (sheet.tile[0] + GAP) - GAP
-    for top in range(0, height if len(sheet.patches) else 0, depth + BAND_GAP):
-        for number, name in enumerate(sheet.rows):
-            middle = top + number * (sheet.tile[0] + GAP) + sheet.tile[0] / 2
-            pen.text((width - CAPTION_GAP, middle), name, fill=255, font=font, anchor="rm")
-    share = np.asarray(page, np.float32) / 255
-    low, high = sheet.image.min(), sheet.image.max()
-    return np.hstack([low + share * (high - low), sheet.image])
-
-
-def caption_width(sheet: Sheet) -> int:
-    """Return the width of the names of rows beside a contact sheet, in its pixels."""
-    font = _caption_font(sheet)
-    return int(max(font.getlength(name) for name in sheet.rows)) + 2 * CAPTION_GAP
-
-
-def _caption_font(sheet: Sheet) -> Any:
-    from PIL import ImageFont
-
-    return ImageFont.load_default(float(np.clip(sheet.tile[0] / 3, 8, 20)))
+    return sheet.captioned, keywords, "image"
 
 
 def _masked_layer(result: Patches, target: Target, patches: Int64s) -> LayerData:
@@ -247,10 +197,6 @@ def _keywords(
     }
     name = f"{target.volume.name} {name}"
     return {**target.placement.kwargs(), "name": name, "metadata": {METADATA_KEY: metadata}, **more}
-
-
-#: Milliseconds between two polls of the running denoiser.
-POLL_INTERVAL = 200
 
 
 class LatestBatch:
@@ -343,8 +289,5 @@ class LivePatches(QCheckBox):
             vector_style="line",
             metadata={METADATA_KEY: {"preview": "batch"}},
         )
-        selected = set(self._viewer.layers.selection)
-        self._viewer.add_layer(layer)
-        # keep the selection of the user
-        self._viewer.layers.selection = selected
+        add_unselected(self._viewer, layer)
         return layer

@@ -29,9 +29,6 @@ from hushpore.viewer.patches.layers import (
     SHEET,
     TILES,
     LivePatches,
-    boxes_at,
-    caption_width,
-    captioned,
     first_feature,
     patch_layers,
 )
@@ -327,7 +324,7 @@ class PatchesPanel(QWidget):
         if layer is not None and layer.visible:
             sheet = layer.metadata[METADATA_KEY]["sheet"]
             y, x = layer.world_to_data(world)[-2:]
-            tile = sheet.at(y, x - caption_width(sheet))
+            tile = sheet.at(y, x - sheet.caption_width)
             if tile is not None:
                 self.mark(*tile)
                 self.go_to(tile[0])
@@ -336,7 +333,7 @@ class PatchesPanel(QWidget):
             point = np.array(self.boxes.world_to_data(world))[-self.boxes.ndim :]
             # the nearest slice is on the screen
             point[:-2] = np.round(point[:-2])
-            under = boxes_at(self.result.corners, self.result.patch_shape, point)
+            under = self.result.at(point)
             under = under[self._chosen[under]]
             if len(under):
                 # a second click marks the next of overlapping boxes
@@ -405,7 +402,7 @@ class PatchesPanel(QWidget):
             return
         sheet: Sheet = layer.metadata[METADATA_KEY]["sheet"]
         box = None if self._marked is None else sheet.box_of(self._marked)
-        image, before = captioned(sheet), caption_width(sheet)
+        image, before = sheet.captioned, sheet.caption_width
         if box is not None:
             top, left, last_y, last_x = box
             shown = image[:, before:]
@@ -466,7 +463,7 @@ class PatchesWidget(JobWidget):
 
     job = "patches"
     fields: ClassVar = {"model": ModelField}
-    room_for_result: ClassVar = (0.55, 60)
+    room_for_result: ClassVar = (0.52, 57)
 
     def __init__(self, napari_viewer: Any) -> None:
         # kept during a run, because the file of a model is deleted with the model
@@ -572,9 +569,4 @@ class PatchesWidget(JobWidget):
 
 
 def _place_of(layer: Any) -> dict[str, Any]:
-    return {
-        "scale": layer.scale,
-        "translate": layer.translate,
-        "units": layer.units,
-        "axis_labels": layer.axis_labels,
-    }
+    return {name: getattr(layer, name) for name in ("scale", "translate", "units", "axis_labels")}

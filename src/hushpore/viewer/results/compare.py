@@ -27,10 +27,12 @@ from qtpy.QtWidgets import (
 from hushpore.base.errors import InputError
 from hushpore.figures.drawing import SCREEN, add_legend, draw_sizes, edges_of, frame
 from hushpore.io.export import PoreResult
-from hushpore.pores.tables.measures import PORES, THROATS, measure_of
+from hushpore.pores.tables.measures import measure_of
 from hushpore.pores.tables.totals import total_of
 from hushpore.runs.compare import (
+    MEDIAN,
     NOT_INDEPENDENT,
+    OF_PORES,
     PhaseTables,
     columns_compared,
     compare,
@@ -40,6 +42,7 @@ from hushpore.runs.compare import (
     kind_in_words,
     kind_of,
     open_phases,
+    quantity_in_words,
     shift_in_words,
     unit_in_words,
 )
@@ -82,10 +85,7 @@ _HEADS = {
     "KS": "Kolmogorov-Smirnov distance: largest difference between the two cumulative "
     "distributions, from 0 (identical) to 1.",
 }
-_MEDIAN, _OF_PORES, _OF_THROATS = "median ", " of pores", " of throats"
 
-#: Titles of counts.
-_COUNTS = {"count": "number of pores", "throats": "number of throats"}
 _RIGHT = Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter
 
 
@@ -403,7 +403,7 @@ class DifferenceTable(QTableWidget):
         for number, row in enumerate(table.itertuples(index=False)):
             shift = f"{100 * row.relative:+.1f} %" if isfinite(row.relative) else ""
             ks = f"{row.ks:.2f}" if isfinite(row.ks) else ""
-            title = _title(row.quantity, row.unit)
+            title = quantity_in_words(row.quantity, row.unit)
             total = total_of(row.quantity)
             is_share = total.is_share if total is not None else row.quantity.startswith("share of ")
             percent = 100 if is_share else 1
@@ -420,29 +420,10 @@ class DifferenceTable(QTableWidget):
 
     def _emit_chosen(self, row: int) -> None:
         quantity = self._quantities[row] if 0 <= row < len(self._quantities) else ""
-        if quantity.startswith(_MEDIAN) and quantity.endswith(_OF_PORES):
-            self.chosen.emit(quantity.removeprefix(_MEDIAN).removesuffix(_OF_PORES))
+        if quantity.startswith(MEDIAN) and quantity.endswith(OF_PORES):
+            self.chosen.emit(quantity.removeprefix(MEDIAN).removesuffix(OF_PORES))
         else:
             self.chosen.emit(kind_of(quantity))
-
-
-def _title(quantity: str, unit: str) -> str:
-    """Return the title of a quantity: 'equivalent diameter (µm)', 'throats: area (µm²)'."""
-    total = total_of(quantity)
-    if total is not None and quantity not in _COUNTS:
-        unit = "%" if total.is_share else unit_in_words(unit)
-        return f"{total.phrase} ({unit})" if unit else total.phrase
-    if " of " in quantity and not quantity.startswith(_MEDIAN):
-        # of a phase
-        measure, _, name = quantity.partition(" of ")
-        unit = "%" if measure == "share" else unit_in_words(unit)
-        title = f"{measure.replace('_', ' ')} of {name}"
-        return f"{title} ({unit})" if unit else title
-    name, is_of_throats = quantity.removeprefix(_MEDIAN), quantity.endswith(_OF_THROATS)
-    name = name.removesuffix(_OF_THROATS).removesuffix(_OF_PORES)
-    title = _COUNTS.get(name) or measure_of(name, THROATS if is_of_throats else PORES).title
-    title = f"throats: {title}" if is_of_throats else title
-    return f"{title} ({unit_in_words(unit)})" if unit else title
 
 
 def _digits(value: float) -> str:

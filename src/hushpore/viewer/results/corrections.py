@@ -26,7 +26,6 @@ from hushpore.viewer.forms.layout import (
 )
 from hushpore.viewer.layers.conversion import is_painted, known_of, volume_of
 from hushpore.viewer.results.pore_layer import RESULT, update_pore_layer, with_tables
-from hushpore.viewer.running.redraw import coalesce_redraws
 from hushpore.viewer.running.worker import LatestOnlyWorker, calling
 
 if TYPE_CHECKING:
@@ -219,7 +218,6 @@ class CorrectionsPanel(QWidget):
             known_of(layer)[RESULT] = result
             self._timer.start()
             return
-        coalesce_redraws(self)
         update_pore_layer(layer, result, labels)
         self._say("")
         self._show_state()

@@ -8,13 +8,10 @@ import numpy as np
 import pandas as pd
 from matplotlib.backend_bases import MouseButton
 from matplotlib.backends.backend_qtagg import FigureCanvasQTAgg
-from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
-from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.widgets import RectangleSelector, SpanSelector
 from napari.utils.theme import get_theme
 from qtpy.QtCore import QTimer
-from qtpy.QtGui import QColor, QImage, QPainter
 from qtpy.QtWidgets import QCheckBox, QHBoxLayout, QPushButton, QSpinBox, QVBoxLayout
 
 from hushpore.base.formatting import readable_unit
@@ -40,12 +37,12 @@ from hushpore.viewer.results.choices import ColumnBox, compact_combo_box, numeri
 from hushpore.viewer.results.panel import NO_RESULT
 from hushpore.viewer.results.pore_view import LayerTrackingWidget
 from hushpore.viewer.results.record_panel import ask_for_file, save_table, save_with, with_ending
-from hushpore.viewer.running.redraw import LAYOUT_DELAY, run_in_steps
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
     from pathlib import Path
 
+    from hushpore.viewer.results.pore_layer import PoreTables
     from hushpore.viewer.results.pore_view import PoreView
 
 
@@ -60,14 +57,10 @@ class PlotCanvas(FigureCanvasQTAgg):
     """
 
     def __init__(self, viewer: Any) -> None:
-        super().__init__(Figure(figsize=(3.4, 2.8)))  # type: ignore[no-untyped-call]
+        figure = Figure(figsize=(3.4, 2.8), layout="constrained")
+        super().__init__(figure)  # type: ignore[no-untyped-call]
         self._viewer = viewer
         self.numbers = pd.DataFrame()
-        # the figure does not get the layout engine, because it would compute the layout at every
-        # drawing (25 ms); here it is computed only when needed, in its own turn of the event loop
-        self._layout, self._is_laid_out = ConstrainedLayoutEngine(), False
-        self._drawn = 0, 0  # size in pixels of the drawn plots
-        self._turn = QTimer(self, singleShot=True, interval=LAYOUT_DELAY, timeout=self._take_turn)
 
     def clear(self) -> None:
         """Remove all plots."""
@@ -80,8 +73,7 @@ class PlotCanvas(FigureCanvasQTAgg):
         """Show the plots in the colours of the window."""
         theme = get_theme(self._viewer.theme)
         self._colour(theme.text.as_hex(), theme.background.as_hex())
-        self._is_laid_out = False
-        self.draw_idle()
+        self.draw_idle()  # type: ignore[no-untyped-call]
 
     def ask_and_save(self, name: str, width: str = "") -> None:
         """Ask for a file, and save to it; `name`: the proposed name. `width`: as for `save`."""
@@ -106,60 +98,11 @@ class PlotCanvas(FigureCanvasQTAgg):
         try:
             if width:
                 self.figure.set_size_inches(publication_size(width), forward=False)
-                self._is_laid_out = False
-            self._lay_out()
             picture = publication_file(self.figure, kind)
         finally:
             self.figure.set_size_inches((float(shown[0]), float(shown[1])), forward=False)
             self.show_figure()
         save_with(path, lambda part: part.write_bytes(picture))
-
-    def resizeEvent(self, event: Any) -> None:  # noqa: N802
-        """Lay out and draw the plots again once the new size has settled."""
-        self._is_laid_out = False
-        super().resizeEvent(event)  # type: ignore[no-untyped-call]
-
-    def paintEvent(self, event: Any) -> None:  # noqa: N802
-        """Paint the plots, scaled to the new size until they are drawn again."""
-        if self._drawn == self.get_width_height(physical=True):
-            super().paintEvent(event)  # type: ignore[no-untyped-call]
-            return
-        painter = QPainter(self)
-        painter.fillRect(self.rect(), QColor(to_hex(self.figure.get_facecolor())))
-        if any(self._drawn):
-            pixels = np.asarray(self.buffer_rgba())  # type: ignore[no-untyped-call]
-            height, width = pixels.shape[:2]
-            values = pixels.tobytes()  # kept alive here: QImage does not copy them
-            picture = QImage(values, width, height, QImage.Format.Format_RGBA8888)
-            painter.drawImage(self.rect(), picture)
-        painter.end()
-
-    def draw(self) -> None:
-        """Draw the plots."""
-        self._lay_out()
-        super().draw()  # type: ignore[no-untyped-call]
-        self._drawn = self.get_width_height(physical=True)
-
-    def draw_idle(self) -> None:
-        """Schedule the drawing, in a different turn of the event loop than the layout."""
-        if self._is_laid_out:
-            super().draw_idle()  # type: ignore[no-untyped-call]
-        else:
-            self._turn.start()
-
-    def _take_turn(self) -> None:
-        run_in_steps(self, self._lay_out_and_draw())
-
-    def _lay_out_and_draw(self) -> Iterator[None]:
-        self._lay_out()
-        yield
-        self.draw_idle()
-
-    def _lay_out(self) -> None:
-        """Compute the layout of the plots, unless it is up to date."""
-        if self.figure.axes and not self._is_laid_out:
-            self._layout.execute(self.figure)
-        self._is_laid_out = True
 
     def _colour(self, ink: str, paper: str) -> None:
         self.figure.set_facecolor(paper)
@@ -258,22 +201,14 @@ class PlotsWidget(LayerTrackingWidget):
             self.axes = self.canvas.figure.add_subplot(projection=projection)
             if kind == PROFILE:
                 self._draw_profile(self.view)
-            elif kind == THICKNESS:
-                self._draw_thickness(self.view)
-            elif kind == REV:
-                self._draw_rev(self.view, "porosity", "porosity (%)")
-            elif kind == REV_PORES:
-                tables = self.view.tables
-                volume = readable_unit(tables.unit, tables.n_spatial)
-                self._draw_rev(self.view, "density", f"number density (1/{volume})")
+            elif kind in (THICKNESS, REV, REV_PORES, ALONG):
+                self._draw_measured(self.view.tables, kind)
             elif kind == ROSE:
                 units = major_axes(
                     self.view.tables.pores[self.view.shown], self.view.tables.n_spatial
                 )
                 self.canvas.numbers = azimuth_table(units)
                 draw_rose(self.axes, self.canvas.numbers, _LINE)
-            elif kind == ALONG:
-                self._draw_along(self.view)
             elif kind == SCATTER:
                 self._draw_scatter(self.view)
             else:
@@ -312,37 +247,30 @@ class PlotsWidget(LayerTrackingWidget):
         if view.tables.n_spatial == 3:
             self._mark = self.axes.axvline(view.slice_on_screen(), color=_MARK, linewidth=1.5)
 
-    def _draw_thickness(self, view: PoreView) -> None:
-        """Draw the distributions of the local thickness of void and solid."""
-        table = view.tables.thickness
-        if table is None or table.empty:
-            self._say("Not measured for this layer: choose\n'Local thickness' in 'Pores'.")
+    def _draw_measured(self, tables: PoreTables, kind: str) -> None:
+        """Draw what is measured on request, or say how to request it."""
+        unit = readable_unit(tables.unit)
+        figure, title = "porosity", "porosity (%)"
+        if kind == REV_PORES:
+            volume = readable_unit(tables.unit, tables.n_spatial)
+            figure, title = "density", f"number density (1/{volume})"
+        table, advice = {
+            THICKNESS: (tables.thickness, "measured for this layer: choose\n'Local thickness'"),
+            ALONG: (tables.along, "solved for this layer: choose\n'Transport in voxels'"),
+        }.get(kind, (tables.rev, "measured for this layer: tick\n'Uncertainty intervals'"))
+        is_of_rev = kind in (REV, REV_PORES)
+        if table is None or table.empty or (is_of_rev and figure not in table):
+            self._say(f"Not {advice} in 'Pores'.")
             return
         self.canvas.numbers = table
-        draw_thickness(
-            self.axes, table, readable_unit(view.tables.unit), (_LINE, _MARK),
-            is_cumulative=self._cumulative.isChecked(),
-        )  # fmt: skip
-
-    def _draw_rev(self, view: PoreView, figure: str, title: str) -> None:
-        """Draw a quantity of cubic subvolumes against their edge length."""
-        table = view.tables.rev
-        if table is None or figure not in table:
-            self._say("Not measured for this layer: tick\n'Uncertainty intervals' in 'Pores'.")
-            return
-        self.canvas.numbers = table
-        settled = view.tables.totals.get("rev_edge_length")
-        unit = readable_unit(view.tables.unit)
-        draw_rev(self.axes, table, figure, title, unit, settled, SCREEN)
-
-    def _draw_along(self, view: PoreView) -> None:
-        """Draw the mean concentrations and pressures along each axis."""
-        table = view.tables.along
-        if table is None or table.empty:
-            self._say("Not solved for this layer: choose\n'Transport in voxels' in 'Pores'.")
-            return
-        self.canvas.numbers = table
-        draw_transport(self.axes, table, readable_unit(view.tables.unit), SCREEN)
+        if is_of_rev:
+            settled = tables.totals.get("rev_edge_length")
+            draw_rev(self.axes, table, figure, title, unit, settled, SCREEN)
+        elif kind == ALONG:
+            draw_transport(self.axes, table, unit, SCREEN)
+        else:
+            cumulative = self._cumulative.isChecked()
+            draw_thickness(self.axes, table, unit, (_LINE, _MARK), is_cumulative=cumulative)
 
     def _say(self, text: str) -> None:
         """Show a message in place of a plot."""

@@ -23,7 +23,7 @@ from hushpore.base.formatting import (
     readable_percent,
     readable_unit,
 )
-from hushpore.pores.tables.totals import intervals_in_words, resized_curve, resized_totals
+from hushpore.pores.tables.totals import intervals_in_words
 from hushpore.viewer.forms.choices import is_preview
 from hushpore.viewer.layers.conversion import (
     METADATA_KEY,
@@ -33,10 +33,9 @@ from hushpore.viewer.layers.conversion import (
     unpainted,
     volume_of,
 )
-from hushpore.viewer.running.redraw import keep_label_shader
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
     import pandas as pd
 
@@ -44,7 +43,7 @@ if TYPE_CHECKING:
     from hushpore.base.volume import Volume
     from hushpore.pores.result import Pores
     from hushpore.pores.transport.result import Transport
-    from hushpore.viewer.layers.conversion import Placement
+    from hushpore.viewer.layers.conversion import LayerData, Placement
 
 #: Keys of the metadata: table of throats, porosity of each slice.
 THROATS, PROFILE = "throats", "porosity_profile"
@@ -113,9 +112,7 @@ def features_of(table: pd.DataFrame) -> pd.DataFrame:
     return features.drop(columns="label")
 
 
-def pore_layer(
-    result: Pores, name: str, placement: Placement | None = None
-) -> tuple[Any, dict[str, Any], str]:
+def pore_layer(result: Pores, name: str, placement: Placement | None = None) -> LayerData:
     """Return a pore result as napari's (data, keywords, type of layer)."""
     data, keywords, kind = layer_data(
         result.labels_volume,
@@ -129,9 +126,7 @@ def pore_layer(
     return data, keywords, kind
 
 
-def thickness_layers(
-    result: Pores, placement: Placement | None = None
-) -> list[tuple[Any, dict[str, Any], str]]:
+def thickness_layers(result: Pores, placement: Placement | None = None) -> list[LayerData]:
     """Return the local thickness of each phase as an image, transparent elsewhere.
 
     The layers are above the labels and hidden at first.
@@ -148,9 +143,7 @@ def thickness_layers(
     ]
 
 
-def path_layers(
-    result: Pores, placement: Placement | None = None
-) -> list[tuple[Any, dict[str, Any], str]]:
+def path_layers(result: Pores, placement: Placement | None = None) -> list[LayerData]:
     """Return the paths of the largest balls that pass from face to face, as a layer of lines.
 
     The layer is hidden at first; without the forms of flow there is none.
@@ -182,7 +175,7 @@ def path_layers(
 
 def map_layers(
     transport: Transport | None, provenance: dict[str, Any], placement: Placement | None = None
-) -> list[tuple[Any, dict[str, Any], str]]:
+) -> list[LayerData]:
     """Return the maps of transport as images; hidden at first, except the first one."""
     volumes = {} if transport is None else transport.map_volumes
     return [
@@ -191,9 +184,7 @@ def map_layers(
     ]
 
 
-def map_layer(
-    volume: Volume, provenance: dict[str, Any], **more: Any
-) -> tuple[Any, dict[str, Any], str]:
+def map_layer(volume: Volume, provenance: dict[str, Any], **more: Any) -> LayerData:
     """Return a map of transport as an image, transparent where nothing flows.
 
     One value in 200 of the others is brighter than the scale; parameters as for `thickness_layer`.
@@ -213,7 +204,7 @@ def thickness_layer(
     provenance: dict[str, Any],
     colours: str = "viridis",
     **more: Any,
-) -> tuple[Any, dict[str, Any], str]:
+) -> LayerData:
     """Return a local thickness as an image, transparent outside the phase.
 
     `largest`: its maximum, in the unit of the volume. `provenance`: the record of the job.
@@ -247,7 +238,6 @@ def update_pore_layer(layer: Any, result: Pores, labels: Int32s | None = None) -
     """
     known = {**unpainted(layer), "provenance": result.provenance, **_tables_metadata(result)}
     layer.metadata = {**layer.metadata, METADATA_KEY: known}
-    keep_label_shader(layer)
     layer.data = result.labels if labels is None else labels
     layer.features = features_of(result.pores_of_form)
 
@@ -358,43 +348,6 @@ def _tables_metadata(result: Pores) -> dict[str, Any]:
 
         known[REV] = pd.DataFrame(result.curve)
     return known
-
-
-def resized_metadata(
-    known: Mapping[str, Any],
-    tables: PoreTables,
-    origin: Sequence[float],
-    ratio: Float64s,
-    unit: str,
-) -> dict[str, Any]:
-    """Return the metadata of a layer without a result for another voxel size of the same shape.
-
-    `known`: hushpore's metadata of the layer. `origin`: position of the first voxel before, now 0.
-    `ratio`: new size divided by old size along each axis. `unit`: of the new size.
-    """
-    from hushpore.pores.tables.measures import THROATS as COLUMNS
-    from hushpore.pores.tables.measures import resized_table
-
-    ratio_1d, resized = float(ratio[0]), dict[str, Any]()
-    if tables.throats is not None:
-        resized[THROATS] = resized_table(tables.throats, COLUMNS, origin, ratio)
-    if tables.thickness is not None:
-        resized[THICKNESS] = tables.thickness.assign(
-            thickness_from=tables.thickness["thickness_from"] * ratio_1d,
-            thickness_to=tables.thickness["thickness_to"] * ratio_1d,
-            volume=tables.thickness["volume"] * ratio_1d**tables.n_spatial,
-        )
-    if tables.rev is not None:
-        figures = {name: tables.rev[name].to_numpy() for name in tables.rev}
-        resized[REV] = tables.rev.assign(**resized_curve(figures, ratio_1d, tables.n_spatial))
-    if tables.along is not None:
-        place = tables.along["axis"].map("zyx"[-len(ratio) :].index)
-        start, scale = np.asarray(origin)[place], ratio[place]
-        resized[ALONG] = tables.along.assign(position=(tables.along["position"] - start) * scale)
-    if known.get("provenance"):
-        totals = resized_totals(tables.totals, ratio_1d, unit)
-        resized["provenance"] = {**known["provenance"], "result": totals}
-    return resized
 
 
 def _void(totals: Mapping[str, Any]) -> str:

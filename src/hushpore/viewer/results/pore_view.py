@@ -123,20 +123,13 @@ class PoreView(QObject):
         return layer.colormap if view is None or view.layer is not layer else view._layer_colormap
 
     @classmethod
-    def set_base_colours(cls, layer: Any, colours: Float32s, reuse: bool) -> None:
+    def set_base_colours(cls, layer: Any, colours: Float32s) -> None:
         """Give label k colour k where no column, filter or selection colours the labels.
 
-        `colours`: (n, 4). `reuse`: whether the colours before were set by this, and as many.
+        `colours`: (n, 4).
         """
-        base = cls.base_colormap(layer)
-        is_shown = layer.colormap is base
-        if reuse:
-            base.colors = colours
-            if is_shown:
-                _recolour(layer)
-            return
         base = CyclicLabelColormap(colors=colours)
-        if is_shown:
+        if layer.colormap is cls.base_colormap(layer):
             layer.colormap = base
         else:
             cls._of_layer[id(layer)]._layer_colormap = base
@@ -307,16 +300,6 @@ class PoreView(QObject):
     def _set_colours(self, colours: Float32s) -> None:
         """Give label k colour k, with a cyclic colour map of that length."""
         layer = self.layer
-        now = layer.colormap
-        if (
-            now is not self._layer_colormap
-            and len(now.colors) == len(colours)
-            and np.dtype(layer.dtype).itemsize > 2
-        ):
-            # does not rebuild the texture of the labels, which takes most of the time in 3D
-            now.colors = colours
-            _recolour(layer)
-            return
         layer.colormap = CyclicLabelColormap(
             colors=colours, use_selection=layer.show_selected_label, selection=layer.selected_label
         )
@@ -441,12 +424,6 @@ class LayerTrackingWidget(QWidget):
             for each in self._events:
                 each.disconnect(self.follow)
             self._events = []
-
-
-def _recolour(layer: Any) -> None:
-    """Draw labels anew after a change of the colours in their colour map."""
-    layer.events.colormap()
-    layer.refresh(data_displayed=False, highlight=False, extent=False)
 
 
 def ends_as_click(event: Any) -> Generator[None, None, bool]:

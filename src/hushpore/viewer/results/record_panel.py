@@ -41,8 +41,6 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
-    from hushpore.viewer.layers.layer_files import SavedLayer
-
     #: Unit and meaning of a column.
     Column = tuple[str, str]
 
@@ -54,7 +52,7 @@ def ask_and_save(parent: QWidget, title: str, name: str, make: Callable[[], Any]
     """
     path = ask_for_file(parent, title, f"{name}.json", "JSON (*.json)")
     if path is not None:
-        save(path, make)
+        save_with(path, lambda part: part.write_text(to_json(make()) + "\n", encoding="utf-8"))
 
 
 def ask_for_file(
@@ -77,11 +75,6 @@ def with_ending(path: Path, known: Iterable[str], ending: str) -> Path:
     """
     is_known = path.suffix.lower().lstrip(".") in set(known)
     return path if is_known else path.with_name(f"{path.name}.{ending}")
-
-
-def save(path: Path, make: Callable[[], Any]) -> JobWorker:
-    """Write JSON values to a file, atomically; an existing file is replaced."""
-    return save_with(path, lambda part: part.write_text(to_json(make()) + "\n", encoding="utf-8"))
 
 
 def save_table(path: Path, table: pd.DataFrame) -> None:
@@ -115,8 +108,16 @@ def save_with(path: Path, write: Callable[[Path], object]) -> JobWorker:
     `path`: the file, replaced if it exists. `write`: writes to the given path; called in the
     thread.
     """
-    worker = JobWorker(partial(calling, _write, path, write), f"Saving {path.name}")
-    worker.returned.connect(lambda path: show_info(f"Saved: {path}"))
+    return save_in_thread(path, partial(_write, path, write))
+
+
+def save_in_thread(path: Path, save: Callable[[], object], more: str = "") -> JobWorker:
+    """Save something in a thread; notifies of the outcome.
+
+    `save`: returns the path of what was saved. `more`: text after it.
+    """
+    worker = JobWorker(partial(calling, save), f"Saving {path.name}")
+    worker.returned.connect(lambda saved: show_info(f"Saved: {saved}{more}"))
     worker.failed.connect(lambda problem: show_warning(problem.message))
     worker.start()
     return worker
@@ -154,17 +155,9 @@ def ask_and_save_result(parent: QWidget, layer: Any) -> JobWorker | None:
     kinds = "Result folder (*)" if saved.is_folder else "OME-TIFF (*.tif);;OME-Zarr (*.zarr)"
     proposed = saved.proposed
     path = ask_for_file(parent, "Save result", proposed.name, kinds, proposed.parent)
-    return None if path is None else save_result(saved, path)
-
-
-def save_result(saved: SavedLayer, path: Path) -> JobWorker:
-    """Save a layer atomically in a thread; notifies of the outcome."""
-    more = f". {saved.note}" if saved.note else ""
-    worker = JobWorker(partial(calling, saved.write, path), f"Saving {path.name}")
-    worker.returned.connect(lambda written: show_info(f"Saved: {written}{more}"))
-    worker.failed.connect(lambda problem: show_warning(problem.message))
-    worker.start()
-    return worker
+    if path is None:
+        return None
+    return save_in_thread(path, partial(saved.write, path), f". {saved.note}" if saved.note else "")
 
 
 #: Parts that are unfolded at first.

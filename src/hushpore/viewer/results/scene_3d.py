@@ -17,7 +17,7 @@ from hushpore.viewer.forms.choices import is_preview
 from hushpore.viewer.layers.conversion import METADATA_KEY, unwrapped
 from hushpore.viewer.results.record_panel import save_with, with_ending
 from hushpore.viewer.results.table import cell_text
-from hushpore.viewer.running.worker import LatestOnlyWorker, calling, gc_frozen
+from hushpore.viewer.running.worker import LatestOnlyWorker, calling
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -151,8 +151,7 @@ class Scene3D(QObject):
         viewer.dims.ndisplay = 2
         ghost, self._ghost = self._ghost, None
         if ghost is not None and ghost in viewer.layers:
-            with gc_frozen():
-                viewer.layers.remove(ghost)
+            viewer.layers.remove(ghost)
         for name, value in before["camera"].items():
             setattr(viewer.scene.camera, name, value)
         for layer, visible in before["visible"].items():

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import difflib
-import operator
 import re
 from functools import cache
 from typing import TYPE_CHECKING, Any
@@ -19,7 +18,7 @@ from qtpy.QtCore import (
     Qt,
     Signal,
 )
-from qtpy.QtGui import QKeySequence
+from qtpy.QtGui import QColor, QKeySequence
 from qtpy.QtWidgets import QAbstractItemView, QApplication, QHeaderView, QTableView
 
 from hushpore.base.errors import InputError
@@ -28,23 +27,20 @@ from hushpore.io.results import as_csv
 from hushpore.pores.tables.measures import PORES, measure_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
-    from hushpore.base.arrays import Array, Int64s, Mask
+    from hushpore.base.arrays import Int64s, Mask
     from hushpore.pores.tables.measures import Measure
 
 
 #: Maximum length of a filter in characters; longer ones could exceed Python's recursion limit.
 LONGEST = 1000
 
-_OPERATORS: dict[type[ast.AST], Callable[..., Any]] = {
-    ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul,
-    ast.Div: operator.truediv, ast.Mod: operator.mod, ast.Pow: operator.pow,
-    ast.Lt: operator.lt, ast.LtE: operator.le, ast.Gt: operator.gt, ast.GtE: operator.ge,
-    ast.Eq: operator.eq, ast.NotEq: operator.ne, ast.USub: operator.neg, ast.UAdd: operator.pos,
-}  # fmt: skip
 _WORDS = {"&": " and ", "&&": " and ", "|": " or ", "||": " or ", "~": " not "}
 _HOW = "Write, for example: equivalent_diameter > 20 and not is_open"
+
+#: What Python's grammar also has, but a condition on rows has not.
+_REFUSED = ast.Attribute | ast.Call | ast.Subscript | ast.Lambda | ast.IfExp | ast.comprehension
 
 
 def filter_rows(text: str, table: pd.DataFrame) -> Mask:
@@ -67,59 +63,35 @@ def filter_rows(text: str, table: pd.DataFrame) -> Mask:
         return np.ones(len(table), np.bool_)
     if len(text) > LONGEST:
         raise InputError(f"The filter has {len(text)} characters; at most {LONGEST} are allowed.")
-    words = re.sub(r"&&?|\|\|?|~", lambda found: _WORDS[found.group()], text)
+    words = re.sub(r"&&?|\|\|?|~", lambda found: _WORDS[found.group()], text).strip()
     try:
-        tree = ast.parse(words.strip(), mode="eval")
-    except (SyntaxError, ValueError, MemoryError, RecursionError):
+        parts = list(ast.walk(ast.parse(words, mode="eval")))
+        for part in parts:
+            if isinstance(part, ast.Name):
+                _require_numbers(part.id, table)
+        if any(isinstance(part, _REFUSED) for part in parts):
+            raise ValueError
+        with np.errstate(all="ignore"):
+            passing = np.asarray(table.eval(words, engine="python"))
+    except InputError:
+        raise
+    except Exception:  # pandas has no error of its own for what it cannot evaluate
         if re.search(r"[^=<>!]=[^=]", text):
             raise InputError("To test for equality, write == (two equals signs).") from None
         raise InputError(f"The filter cannot be read: {text.strip()}. {_HOW}") from None
-    with np.errstate(all="ignore"):
-        passing = _yes_or_no(tree.body, table)
+    if passing.dtype != np.bool_:
+        raise InputError(f"'{text}' is a number; compare it with one, for example {text} > 10.")
     return np.broadcast_to(passing, len(table)).copy()
 
 
-def _value(node: ast.expr, table: pd.DataFrame) -> Any:  # noqa: PLR0911 - one for each kind
-    """Return the value of a part of the expression: a number, or an array over the rows."""
-    match node:
-        case ast.Constant(value=bool() | int() | float() as value):
-            # as float, because powers of large integers could take very long
-            try:
-                return np.asarray(value, np.bool_ if isinstance(value, bool) else np.float64)
-            except OverflowError:
-                raise InputError(
-                    f"A number of {len(str(value))} digits is too large: use at most 1e308."
-                ) from None
-        case ast.Name():
-            return _column(node.id, table)
-        case ast.BoolOp():
-            join = np.logical_and if isinstance(node.op, ast.And) else np.logical_or
-            parts = [_yes_or_no(part, table) for part in node.values]
-            return join.reduce([np.broadcast_to(part, len(table)) for part in parts])
-        case ast.UnaryOp(op=ast.Not()):
-            return ~_yes_or_no(node.operand, table)
-        case ast.UnaryOp(op=ast.USub() | ast.UAdd()):
-            return _OPERATORS[type(node.op)](_number(node.operand, table))
-        case ast.BinOp() if type(node.op) in _OPERATORS:
-            left, right = _number(node.left, table), _number(node.right, table)
-            return _OPERATORS[type(node.op)](left, right)
-        case ast.Compare() if all(type(op) in _OPERATORS for op in node.ops):
-            values = [_value(part, table) for part in (node.left, *node.comparators)]
-            pairs = zip(node.ops, values[:-1], values[1:], strict=True)
-            found = [_OPERATORS[type(op)](left, right) for op, left, right in pairs]
-            return np.logical_and.reduce([np.broadcast_to(each, len(table)) for each in found])
-    raise InputError(f"'{ast.unparse(node)}' is not part of a filter. {_HOW}")
-
-
-def _column(name: str, table: pd.DataFrame) -> Array:
+def _require_numbers(name: str, table: pd.DataFrame) -> None:
+    """Raise InputError unless there is a column of this name, and it is numeric or bool."""
     if name not in table.columns:
         near = near_names(name, [str(column) for column in table.columns])
         hint = f"did you mean {' or '.join(near)}?" if near else f"available: {', '.join(table)}."
         raise InputError(f"There is no column {name}: {hint}")
-    values = table[name].to_numpy()
-    if values.dtype.kind not in "buif":
+    if table[name].dtype.kind not in "buif":
         raise InputError(f"The column {name} contains text, not numbers.")
-    return np.asarray(values, np.bool_ if values.dtype.kind == "b" else np.float64)
 
 
 def near_names(name: str, names: Sequence[str], most: int = 3) -> list[str]:
@@ -138,18 +110,6 @@ def near_names(name: str, names: Sequence[str], most: int = 3) -> list[str]:
     return list(dict.fromkeys([*spelt, *parts]))[:most]
 
 
-def _number(node: ast.expr, table: pd.DataFrame) -> Any:
-    return np.asarray(_value(node, table), np.float64)
-
-
-def _yes_or_no(node: ast.expr, table: pd.DataFrame) -> Mask:
-    found: Mask = np.asarray(_value(node, table))
-    if found.dtype != np.bool_:
-        text = ast.unparse(node)
-        raise InputError(f"'{text}' is a number; compare it with one, for example {text} > 10.")
-    return found
-
-
 _UP = Qt.SortOrder.AscendingOrder
 _RIGHT = Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter
 
@@ -165,6 +125,7 @@ class TableModel(QAbstractTableModel):
 
     Positions are row numbers of the whole table; Qt counts the visible rows.
 
+    `colours`: of the rows of the whole table, shown in the first column; by default none.
     `whole`: the whole table. `positions`: shape (visible rows,): position of each visible row.
     `on_top`: shape (positions,), bool: rows to put first at the next `arrange`.
     """
@@ -172,6 +133,7 @@ class TableModel(QAbstractTableModel):
     def __init__(self, measures: Sequence[Measure[Any]]) -> None:
         super().__init__()
         self._measures = measures
+        self.colours: Sequence[str] = ()
         self.show_table(pd.DataFrame())
 
     def show_table(self, table: pd.DataFrame, unit: str = "", n_spatial: int = 3) -> None:
@@ -222,6 +184,8 @@ class TableModel(QAbstractTableModel):
             return str(value) if is_name else cell_text(value)
         if role == Qt.ItemDataRole.TextAlignmentRole:
             return _RIGHT
+        if role == Qt.ItemDataRole.DecorationRole and self.colours and not index.column():
+            return QColor(self.colours[self.positions[index.row()]])
         return None
 
     def headerData(  # noqa: N802

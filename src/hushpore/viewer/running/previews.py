@@ -5,7 +5,6 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 from napari.layers import Image, Labels, Layer
 from napari.utils.colormaps import CyclicLabelColormap
 from qtpy.QtCore import QObject, QTimer, Signal
@@ -20,7 +19,7 @@ from hushpore.viewer.layers.conversion import (
     unwrapped,
 )
 from hushpore.viewer.running.task import slice_on_screen
-from hushpore.viewer.running.worker import LatestOnlyWorker, gc_frozen
+from hushpore.viewer.running.worker import LatestOnlyWorker
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -52,16 +51,6 @@ class Previews:
     def __init__(self, viewer: Any, target: Target) -> None:
         self._viewer, self._target = viewer, target
         self._layers: dict[str, Any] = {}
-        self._made: dict[str, Any] = {}
-
-    def make(self, preview: Preview) -> None:
-        """Create the layer of a new preview, to be shown later.
-
-        Call it in the thread of the job, because napari takes up to 0.1 s.
-        """
-        is_first = preview.name not in self._made and preview.name not in self._layers
-        if is_first and not self._is_blank(preview.image):
-            self._made[preview.name] = self._layer_of(preview)
 
     def show(self, preview: Preview) -> None:
         """Show a preview over its slice, or update it.
@@ -74,9 +63,7 @@ class Previews:
             if layer in self._viewer.layers:
                 self._refine(layer, preview)
         elif not self._is_blank(preview.image):
-            layer = self._made.pop(preview.name, None) or self._layer_of(preview)
-            self._refine(layer, preview)
-            self._layers[preview.name] = layer
+            layer = self._layers[preview.name] = self._layer_of(preview)
             add_unselected(self._viewer, layer)
             if 0 < self._slices_away(layer) <= 1:
                 self._go_to(layer)
@@ -84,11 +71,6 @@ class Previews:
     def has(self, preview: Preview) -> bool:
         """Whether the preview has a layer."""
         return preview.name in self._layers
-
-    def only_refines(self, preview: Preview) -> bool:
-        """Whether the preview only updates a slice that is already shown."""
-        layer = self._layers.get(preview.name)
-        return layer is not None and bool(layer.metadata[METADATA_KEY]["index"] == preview.index)
 
     def slice_index(self) -> int | None:
         """Return the index of the previewed slice, which may not be on the screen."""
@@ -99,22 +81,6 @@ class Previews:
         """Go to the previewed slice."""
         for layer in self._shown():
             self._go_to(layer)
-
-    def adopt(self, made: Any) -> Any:
-        """Turn a preview into a layer of the result, and return it; None if there is no preview.
-
-        Reusing the layer avoids its removal, which would block the window for 0.2 s.
-
-        `made`: the layer of the result, whose contents the preview takes over.
-        """
-        for name, layer in self._layers.items():
-            if layer in self._shown() and type(layer) is type(made):
-                del self._layers[name]
-                for shown in ("metadata", "data", *_MOVED, "name", "features"):
-                    if hasattr(made, shown):
-                        setattr(layer, shown, getattr(made, shown))
-                return layer
-        return None
 
     def keep(self) -> list[Any]:
         """Keep the previews as hidden layers below their scan, one slice each."""
@@ -139,7 +105,7 @@ class Previews:
     def _layer_of(self, preview: Preview) -> Any:
         kind = "labels" if preview.image.dtype.kind in "iub" else "image"
         keywords = {
-            **_at_slice(self._target.placement, preview).kwargs(),
+            **self._placement(preview).kwargs(),
             **(self._target.appearance if kind == "image" else {}),
             "name": f"{self._target.volume.name} {preview.name}{PREVIEW}",
             "metadata": {METADATA_KEY: {"preview": preview.name, "index": preview.index}},
@@ -151,13 +117,17 @@ class Previews:
     def _refine(self, layer: Any, preview: Preview) -> None:
         layer.data = _image(preview)
         layer.metadata[METADATA_KEY]["index"] = preview.index
-        # the voxel size of the input layer may have changed since the job started
-        below = layer_with(self._viewer, self._target.layer)
-        whole = self._target.placement if below is None else placement_of(below)
-        before, now = placement_of(layer), _at_slice(whole, preview)
+        before, now = placement_of(layer), self._placement(preview)
         for name in _MOVED:
             if getattr(before, name) != getattr(now, name):
                 setattr(layer, name, getattr(now, name))
+
+    def _placement(self, preview: Preview) -> Placement:
+        """Return the placement of the slice of a preview."""
+        # the voxel size of the input layer may have changed since the job started
+        below = layer_with(self._viewer, self._target.layer)
+        whole = self._target.placement if below is None else placement_of(below)
+        return whole.at((*preview.index, 0, 0))
 
     def _is_blank(self, image: Any) -> bool:
         limits = self._target.appearance.get("contrast_limits")
@@ -182,11 +152,6 @@ class Previews:
             for axis in range(layer.ndim - 2)
         ]
         return round(max(away, default=0.0), 3)
-
-
-def _at_slice(placement: Placement, preview: Preview) -> Placement:
-    """Return the placement of the slice of a preview."""
-    return placement.at((*preview.index, 0, 0))
 
 
 def _slice_of(layer: Any) -> str:
@@ -263,9 +228,7 @@ class SlicePreview(QObject):
         self._worker.cancel()
         layer, self.layer = self.layer, None
         if layer is not None:
-            # no garbage collection for the memory of one slice
-            with gc_frozen():
-                self._viewer.layers.remove(layer)
+            self._viewer.layers.remove(layer)
 
     def _follow(self, target: Target, find: Callable[[tuple[int, ...]], Job]) -> None:
         """Start to show the result of a computation for the slice on the screen.
@@ -295,12 +258,10 @@ class SlicePreview(QObject):
         self.message_changed.emit("")
         image = found.reshape((1,) * len(index) + found.shape)
         if self.layer is None:
-            self.layer = self._layer_of(target, index, image.copy())
+            self.layer = self._layer_of(target, index, image)
             add_unselected(self._viewer, self.layer)
             return
-        # copied in place, because napari would recompile its shader for a new array
-        np.copyto(self.layer.data, image)
-        self.layer.refresh(extent=False, highlight=False)
+        self.layer.data = image
         if self.layer.metadata[METADATA_KEY]["index"] != index:
             self.layer.metadata[METADATA_KEY]["index"] = index
             self.layer.translate = target.placement.at((*index, 0, 0)).translate

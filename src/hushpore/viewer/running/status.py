@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -10,8 +9,6 @@ from napari import current_viewer
 from napari.utils.progress import cancelable_progress
 from napari.utils.task_status import Status
 from qtpy.QtCore import QTimer
-from qtpy.QtGui import QMovie
-from qtpy.QtWidgets import QLabel
 
 from hushpore.viewer.running.problem import notify_problem
 from hushpore.viewer.running.worker import JobWorker
@@ -55,10 +52,8 @@ def _end_task(window: Any, task: Any, status: Status, *_: object) -> None:
 class Activity(cancelable_progress):
     """A progress bar in napari's activity dock with a working Cancel.
 
-    For the GUI thread only. napari's spinner is paused and advanced with the bar, because its
-    animation redraws the window 33 times a second: without a graphics card, a denoising of 5 s
-    would take 6.5 to 8.8 s (`decided/live_ablation.json`). napari calls the cancel callback from
-    inside an iteration, which does not exist here, so `cancel` calls it.
+    For the GUI thread only. napari calls the cancel callback from inside an iteration, which does
+    not exist here, so `cancel` calls it.
     """
 
     monitor_interval = 0
@@ -68,9 +63,6 @@ class Activity(cancelable_progress):
         # napari shows the part of the format after the last bar
         text = "{l_bar}{bar}|{remaining} left"
         super().__init__(desc=title, total=BAR_STEPS, cancel_callback=cancel, bar_format=text)
-        self._wheels = _wheels()
-        for movie in self._wheels:
-            movie.setPaused(True)
 
     def cancel(self) -> None:
         """Call the cancel callback."""
@@ -79,38 +71,15 @@ class Activity(cancelable_progress):
             self.cancel_callback()
 
     def show(self, progress: Progress) -> None:
-        """Advance the bar and the spinner; napari processes events meanwhile."""
+        """Advance the bar; napari processes events meanwhile."""
         at = round(BAR_STEPS * progress.fraction)
-        if self not in Activity._all_instances:
-            return
-        if at != self._at:
+        if at != self._at and self in Activity._all_instances:
             moved, self._at = at - self._at, at
             self.update(moved)
-        for movie in self._wheels:
-            with suppress(RuntimeError):  # the window was closed
-                movie.jumpToNextFrame()
-
-    def close(self) -> None:
-        """Remove the bar."""
-        super().close()
-        if not any(isinstance(each, Activity) for each in Activity._all_instances):
-            for movie in self._wheels:
-                with suppress(RuntimeError):
-                    if movie.state() == QMovie.MovieState.Paused:
-                        movie.setPaused(False)
 
 
-def _wheels() -> list[QMovie]:
-    """Return the spinners in the status bar of the window."""
-    viewer = current_viewer()
-    if viewer is None:
-        return []
-    labels = viewer.window._qt_window.statusBar().findChildren(QLabel)
-    return [label.movie() for label in labels if label.movie() is not None]
-
-
-#: Milliseconds between two polls of a task.
-POLL_INTERVAL = 125
+#: Milliseconds between two polls of a job.
+POLL_INTERVAL = 250
 
 
 class LoadingTask:

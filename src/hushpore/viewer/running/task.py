@@ -2,26 +2,20 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import itertools
-import math
 import os
-import zlib
 from dataclasses import dataclass, field
-from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from napari.layers import Image, Labels, Layer, Points
-from napari.utils.colormaps import label_colormap
+from napari.layers import Image, Layer, Points
 
 from hushpore import jobs
 from hushpore.base.errors import InputError
 from hushpore.base.events import Note, Progress
 from hushpore.base.formatting import file_name
-from hushpore.base.rescaled import held
 from hushpore.viewer.layers.conversion import (
     INHERITED,
     UPSTREAM,
@@ -35,7 +29,6 @@ from hushpore.viewer.layers.conversion import (
     volume_of,
 )
 from hushpore.viewer.layers.visibility import show_colour_bar
-from hushpore.viewer.running.worker import gc_paused, load_torch_libraries
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -125,30 +118,6 @@ def slice_on_screen(viewer: Any, target: Target) -> tuple[int, ...] | None:
     return index if is_inside else None
 
 
-#: Modules of widgets that are likely to be opened next; matplotlib takes half a second.
-NEXT_WIDGETS = (
-    "hushpore.viewer.segment.widget",
-    "hushpore.viewer.patches.widget",
-    "hushpore.viewer.results.panel",
-    "hushpore.viewer.results.plots",
-    "hushpore.viewer.layers.layer_files",
-)
-
-
-#: Number of random label colours in napari.
-FEW_COLOURS = 49
-
-#: Number of label colours above 255, for which napari uses 16 bits.
-MANY_COLOURS = 300
-
-#: Bytes of a layer that are checked for changes during a job.
-_CHECKED_BYTES = 1 << 29
-_CHANGED = (
-    "The values of the layer were changed while the job ran, so the result matches neither the "
-    "old nor the new values. Run it again."
-)
-
-
 @dataclass(frozen=True)
 class Outcome:
     """A finished job, prepared for the window."""
@@ -160,22 +129,7 @@ class Outcome:
     remarks: tuple[Note, ...]  # on the result, the most important first
 
 
-class LayerJob(Protocol):
-    """The class methods of a job widget that run in a worker's thread."""
-
-    job: str
-
-    def prepare(self, target: Target) -> Volume:
-        """Return the volume to give to the job."""
-
-    def result_layers(self, result: Any, target: Target) -> list[LayerData]:
-        """Return the layers of a result."""
-
-    def cluster_layers(self, result: Any, target: Target) -> list[LayerData]:
-        """Return the layers of a result that a cluster has saved."""
-
-
-def local_task(widget: LayerJob, target: Target, settings: Settings, device: str) -> Job:
+def local_task(widget: Any, target: Target, settings: Settings, device: str) -> Job:
     """Prepare the volume, run the job, and create the layers of its result.
 
     `widget`: a class; no widget is accessed. `device`: as `hushpore.jobs.start`
@@ -184,36 +138,13 @@ def local_task(widget: LayerJob, target: Target, settings: Settings, device: str
     """
     yield Progress("preparing", 0, 0, "", 0.0)
     volume = widget.prepare(target)
-    before = _checksum(volume)
     result = yield from jobs.start(widget.job, volume, settings, device)
-    if _checksum(volume) != before:
-        changed = Note(_CHANGED, True, "result")
-        result.provenance["notes"].append(_CHANGED)
-        result.provenance["remarks"].append(changed.to_dict())
-        yield changed
     # in this thread, because napari computes contrast, thumbnail and colours of a new layer
     layers = _made(widget.result_layers(result, target), target)
     return Outcome(result.headline, layers, result.timings, result, result.remarks)
 
 
-def _checksum(volume: Volume) -> int:
-    """Return a checksum of values in memory; 0 for lazy values.
-
-    Large volumes are checked on evenly spaced slices only.
-    """
-    data = held(volume.data)
-    if not isinstance(data, np.ndarray) or data.ndim < 2:
-        return 0
-    step = max(1, math.ceil(data.nbytes / _CHECKED_BYTES))
-    found = 0
-    for place in itertools.islice(np.ndindex(data.shape[:-2]), 0, None, step):
-        found = zlib.crc32(np.ascontiguousarray(data[place]).data, found)
-    return found
-
-
-def cluster_task(
-    widget: LayerJob, target: Target, settings: Settings, device: str, where: str
-) -> Job:
+def cluster_task(widget: Any, target: Target, settings: Settings, device: str, where: str) -> Job:
     """Run a job on a cluster; otherwise the same as `local_task`.
 
     `where`: see `hushpore.cluster.connection.connect`.
@@ -274,23 +205,3 @@ def unused_path(folder: Path, stem: str, suffix: str = "") -> Path:
     """Return a path that does not exist yet; an interrupted job gets the same path again."""
     names = itertools.chain([stem], (f"{stem} {number}" for number in itertools.count(2)))
     return next(path for name in names if not (path := folder / f"{name}{suffix}").exists())
-
-
-def import_libraries(kind: jobs.JobDescription) -> None:
-    """Import the libraries of a job and of the widgets opened next, and create labels layers.
-
-    Labels layers need napari's colour code, compiled once after installation for few and for many
-    colours, and VisPy's dash atlas for outlines, which takes 50 ms.
-    """
-    load_torch_libraries()
-    with gc_paused():
-        kind.load()
-        for module in NEXT_WIDGETS:
-            import_module(module)
-        # for the lazy residual of a denoised image
-        import_module("dask.array")
-    for num_colors in (FEW_COLOURS, MANY_COLOURS):
-        Labels(np.zeros((2, 2), np.int32), colormap=label_colormap(num_colors))
-    with contextlib.suppress(ImportError, AttributeError):
-        # VisPy caches the atlas
-        import_module("vispy.visuals.line.dash_atlas").DashAtlas()

@@ -1,4 +1,4 @@
-"""The worker: runs a job in a thread and keeps its newest events; libraries are loaded before.
+"""The worker: runs a job in a thread and keeps its newest events.
 
 napari's own generator worker loses RuntimeErrors, does not close the generator when it quits, and
 queues every yield. Here every exception is reported, the generator is closed before the end is
@@ -10,17 +10,11 @@ The threads of a job have a lower priority than the window.
 from __future__ import annotations
 
 import contextlib
-import ctypes
-import gc
 import os
 import sys
 import threading
-import time
-from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
-from importlib.util import find_spec
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import pint
@@ -42,7 +36,7 @@ from hushpore.device.timing import Trace
 from hushpore.viewer.running.problem import explain
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     from hushpore.base.events import Event, Job
 
@@ -50,175 +44,23 @@ if TYPE_CHECKING:
 #: Milliseconds until an opened widget is drawn.
 UNTIL_DRAWN = 300
 
-_loading_units, _loading_torch = threading.Lock(), threading.Lock()
-
-#: Shared libraries of PyTorch, and whether to load them with global symbols.
-_LIBRARIES = {"libtorch_global_deps.so": True, "libtorch_python.so": False}
-
-
-def start_once_drawn(owner: QObject, worker: Any) -> None:
-    """Start a `JobWorker` that imports libraries once a new widget is on the screen.
-
-    Otherwise both compete for Python's lock, and the widget takes 1.1 s instead of 0.2 s to open.
-    Nothing is started if the widget or the worker has been deleted by then.
-    """
-    timer = QTimer(owner, singleShot=True)
-    timer.timeout.connect(worker.start)
-    timer.timeout.connect(timer.deleteLater)
-    timer.start(UNTIL_DRAWN)
-
-
-def load_units() -> None:
-    """Load pint's units, which layers need; call it in any thread except that of the window.
-
-    pint loads the units at first use, which would block the window for 0.25 s. If two threads use
-    them at the same time, both see half-loaded units, and opening a scan fails. So the units are
-    loaded into a separate registry, which replaces pint's when it is complete.
-    """
-    untyped: Any = pint
-    units = untyped.application_registry
-    with _loading_units:
-        if type(units.get()) is untyped.LazyRegistry:
-            found = untyped.UnitRegistry(on_redefinition="raise")
-            # unless the window has loaded them meanwhile
-            if type(units.get()) is untyped.LazyRegistry:
-                units.set(found)
-        while not units.get()._initialized:
-            # the window is loading them
-            time.sleep(0.01)
-
-
-def load_torch_libraries() -> None:
-    """Load the shared libraries of PyTorch before it is imported.
-
-    Python keeps its lock while it loads a library, which would block the window for 0.44 s. Calling
-    dlopen by ctypes releases the lock. If that is not possible, nothing is done, and the import
-    reports the reason.
-
-    Only one thread loads at a time, because dlopen has its own lock: a thread that waited for it
-    while holding Python's lock blocked the window for 0.2 s.
-    """
-    if sys.platform != "linux" or "torch" in sys.modules:
-        return
-    with _loading_torch, suppress(AttributeError, ImportError, OSError, ValueError):
-        found = find_spec("torch")
-        load = ctypes.CDLL(None).dlopen
-        load.restype, load.argtypes = ctypes.c_void_p, (ctypes.c_char_p, ctypes.c_int)
-        if found is None or not found.origin:
-            return
-        for name, is_global in _LIBRARIES.items():
-            place = Path(found.origin).parent / "lib" / name
-            load(os.fsencode(place), os.RTLD_NOW | (os.RTLD_GLOBAL if is_global else 0))
-
 
 #: Niceness added to the threads of a job: 5 gives them a third of the CPU share of the window. Not
-#: more, because a thread that holds Python's lock but gets no CPU time blocks the window. Without
-#: it the longest pause of the window while denoising grows from about 45 to 68 ms, and the total
-#: time of pauses 2 to 7 times.
+#: more, because a thread that holds Python's lock but gets no CPU time blocks the window.
 NICE = 5
 
-#: Switch interval of Python threads in seconds. The 99th percentile of pauses of the window while
-#: denoising is 86 ms instead of 135 ms with Python's default of 5 ms (medians of four alternating
-#: runs on a busy machine).
-SWITCH_INTERVAL = 0.0005
 
-_lock = threading.Lock()
-_jobs = _frozen = _paused = 0
-_switch_before, _collected_before = 0.0, True
-
-
-@contextmanager
-def background_job() -> Iterator[None]:
+def give_way() -> None:
     """Lower the priority of the current thread and of the threads that it starts.
 
     Use it in a thread that ends afterwards, because on Linux the priority of a thread stays
-    lowered until its end. The switch interval is restored after the last job. See also `gc_frozen`.
+    lowered until its end.
     """
     if sys.platform == "linux":
         with contextlib.suppress(OSError):
             # niceness of the process, which the user may have set
             niceness = os.getpriority(os.PRIO_PROCESS, os.getpid())
             os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), niceness + NICE)
-    _count_jobs(1)
-    try:
-        with gc_frozen():
-            yield
-    finally:
-        _count_jobs(-1)
-
-
-@contextmanager
-def gc_frozen() -> Iterator[None]:
-    """Exclude existing objects from garbage collection until the last such block ends.
-
-    A full collection stops all threads for 190 ms with napari, PyTorch and Numba loaded; frozen
-    objects take no time. napari runs one whenever a layer is removed.
-    """
-    global _frozen  # noqa: PLW0603 - the interpreter has one collector
-    with _lock:
-        _frozen += 1
-        gc.freeze()
-    try:
-        yield
-    finally:
-        with _lock:
-            _frozen -= 1
-            if not _frozen:
-                gc.unfreeze()
-
-
-def unfreeze_for_this_turn() -> None:
-    """Include frozen objects in garbage collection until the next turn of the event loop.
-
-    Without it, a layer removed while a job runs would stay in memory until the job ends (314 MB in
-    a test).
-    """
-    gc.unfreeze()
-    QTimer.singleShot(0, _freeze_again)
-
-
-def _freeze_again() -> None:
-    with _lock:
-        if _frozen:
-            gc.freeze()
-
-
-@contextmanager
-def gc_paused() -> Iterator[None]:
-    """Pause garbage collection for an import of many libraries, until the last such block ends.
-
-    Four full collections would stop all threads for 80 to 160 ms each, 0.5 s of the 2.6 s of the
-    import. The imported objects are excluded from the next collection, too.
-    """
-    global _paused, _collected_before  # noqa: PLW0603 - the interpreter has one collector
-    with _lock:
-        if not _paused:
-            _collected_before = gc.isenabled()
-        _paused += 1
-        gc.disable()
-    try:
-        yield
-    finally:
-        with _lock:
-            _paused -= 1
-            if not _paused:
-                # freeze and unfreeze move all objects to the oldest generation
-                gc.freeze()
-                if not _frozen:
-                    gc.unfreeze()
-                if _collected_before:
-                    gc.enable()
-
-
-def _count_jobs(change: int) -> None:
-    global _jobs, _switch_before  # noqa: PLW0603 - the interpreter has one interval
-    with _lock:
-        before, _jobs = _jobs, _jobs + change
-        if not before:
-            _switch_before = sys.getswitchinterval()
-            sys.setswitchinterval(min(_switch_before, SWITCH_INTERVAL))
-        elif not _jobs:
-            sys.setswitchinterval(_switch_before)
 
 
 @dataclass
@@ -257,9 +99,8 @@ class JobWorker(QObject):
 
     `make_job`: returns the generator; called in the thread, because the libraries of a job take
     seconds to import. `name`: name of the thread and the trace, also shown by waiting jobs.
-    `trace`: trace of the job, of bounded size. `prepare`: called in the thread with each event
-    before the window can take it; set it before the start. `finished_early`: whether the job
-    finished early on request.
+    `trace`: trace of the job, of bounded size. `finished_early`: whether the job finished early on
+    request.
     """
 
     returned = Signal(object)  # what the generator returned
@@ -278,7 +119,6 @@ class JobWorker(QObject):
         self._make_job = make_job
         self._queue: list[JobWorker] = []
         self.trace = Trace(name)
-        self.prepare: Callable[[Event], None] | None = None
         self._lock = threading.Lock()
         self._update = Update()
         self._cancel = threading.Event()
@@ -293,6 +133,8 @@ class JobWorker(QObject):
         `queue`: wait for all workers started before in this queue, for example on the same device.
         """
         JobWorker.running.add(self)
+        # load the units of layers here: two threads that do it at once see half of them
+        pint.Unit("mm")
         # last, because PySide drops the slots that have not run yet with the worker
         for end in (self.returned, self.failed, self.cancelled):
             end.connect(self._leave_queue)
@@ -361,12 +203,10 @@ class JobWorker(QObject):
 
     def _run(self) -> None:
         try:
-            with background_job():
-                # the job may create layers
-                load_units()
-                finished, result = self._drive()
-                # freed memory would stay with the heap of this thread
-                give_back_freed()
+            give_way()
+            finished, result = self._drive()
+            # freed memory would stay with the heap of this thread
+            give_back_freed()
         except BaseException as error:  # every error must reach the user
             self.failed.emit(explain(error))
         else:
@@ -392,8 +232,6 @@ class JobWorker(QObject):
         Raises StopEarly if the job is cancelled.
         """
         self.trace.add(event)
-        if self.prepare is not None:
-            self.prepare(event)
         with self._lock:
             self._update.add(event)
         if self._cancel.is_set():
@@ -454,7 +292,8 @@ def stop(workers: list[JobWorker], seconds: float, *_: object) -> None:
 class LatestOnlyWorker(QObject):
     """Runs one job at a time, and then only the last of the jobs submitted meanwhile.
 
-    The first job waits until its widget is drawn, see `start_once_drawn`.
+    The first job waits until its widget is drawn: otherwise both compete for Python's lock, and the
+    widget takes 1.1 s instead of 0.2 s to open.
 
     `name`: name of its threads.
     """

@@ -21,7 +21,7 @@ from hushpore.figures.drawing import SCREEN, round_step
 from hushpore.viewer.forms.layout import plain_label
 from hushpore.viewer.running.previews import SlicePreview
 from hushpore.viewer.running.task import capture
-from hushpore.viewer.running.worker import LatestOnlyWorker, load_torch_libraries
+from hushpore.viewer.running.worker import LatestOnlyWorker
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -53,39 +53,8 @@ MARGIN = 8.0
 #: Minimum width of a bar in pixels.
 _BAR = 2
 
-#: Share of the voxels cut off at either end of the displayed range.
-_BEYOND = 5e-4
-
 #: Number of steps per arrow key with Shift or Ctrl.
 _LEAP = 10
-
-
-def bars_of(
-    histogram: Histogram, bins: int, limits: tuple[float, float]
-) -> tuple[Float64s, Float64s]:
-    """Return the histogram between two grey values in about `bins` bars: counts and edges.
-
-    Each bar holds the same number of levels, to avoid a comb pattern.
-    """
-    centers, counts = histogram.centers, histogram.counts
-    step = float(centers[1] - centers[0]) if centers.size > 1 else 1.0
-    first, last = np.searchsorted(centers, limits, side="left")
-    last = max(int(last), int(first) + 1)
-    levels = math.ceil((last - first) / bins)
-    within = counts[first:last].astype(np.float64)
-    within = np.pad(within, (0, -within.size % levels)).reshape(-1, levels).sum(axis=1)
-    edges = centers[first] - step / 2 + step * levels * np.arange(within.size + 1)
-    return within, edges
-
-
-def limits_of(greys: GreySurvey) -> tuple[float, float]:
-    """Return the range of grey values that contains nearly all voxels."""
-    centers, counts = greys.histogram.centers, greys.histogram.counts
-    share = np.cumsum(counts) / counts.sum()
-    low = float(centers[np.searchsorted(share, _BEYOND)])
-    high = float(centers[min(int(np.searchsorted(share, 1 - _BEYOND)), centers.size - 1)])
-    margin = 0.04 * (high - low) or 1.0
-    return max(low - margin, float(greys.range.low)), min(high + margin, float(greys.range.high))
 
 
 class GreyHistogram(QWidget):
@@ -126,7 +95,7 @@ class GreyHistogram(QWidget):
         """Show the grey values of another volume; None clears the histogram."""
         self._greys = greys
         self._counted = None if greys is None else greys.histogram
-        self.limits = (0.0, 1.0) if greys is None else limits_of(greys)
+        self.limits = (0.0, 1.0) if greys is None else greys.limits
         self._refresh()
 
     def show_sample(self, histogram: Histogram | None) -> None:
@@ -243,7 +212,7 @@ class GreyHistogram(QWidget):
     def _paint_bars(self, painter: QPainter, text: QColor) -> None:
         assert self._counted is not None
         area = self._area()
-        counts, edges = bars_of(self._counted, max(1, int(area.width()) // _BAR), self.limits)
+        counts, edges = self._counted.bars(max(1, int(area.width()) // _BAR), self.limits)
         heights = np.log1p(counts) if self._is_log else counts
         heights = heights * (area.height() / max(float(heights.max()), 1e-9))
         # bars of at least one pixel, so that every level that occurs is visible
@@ -403,11 +372,8 @@ def _find(
 
 def prepare_kernels(settings: PoreSettings | None = None) -> Job:
     """Compile or load the kernels for settings, by default those of a newly opened form."""
-    from hushpore.pores.settings import PoreSettings
-
-    # other threads may be loading libraries now, and kernels need Numba
-    load_torch_libraries()
     from hushpore.pores.job import prepare, warm_up_kind
+    from hushpore.pores.settings import PoreSettings
 
     yield from prepare(warm_up_kind(settings or PoreSettings()))
 

@@ -46,14 +46,7 @@ from hushpore.viewer.results.pore_layer import (
 )
 from hushpore.viewer.results.pore_view import MAX_COLOURS, PoreView
 from hushpore.viewer.running.messages import RESULT_WIDGETS, headline_html
-from hushpore.viewer.running.redraw import coalesce_redraws
-from hushpore.viewer.running.worker import (
-    JobWorker,
-    LatestOnlyWorker,
-    calling,
-    start_once_drawn,
-    stop_on_destroy,
-)
+from hushpore.viewer.running.worker import LatestOnlyWorker, calling
 from hushpore.viewer.segment.grey_panel import prepare_kernels
 from hushpore.viewer.segment.threshold_panel import ThresholdPanel
 
@@ -66,6 +59,7 @@ if TYPE_CHECKING:
     from hushpore.viewer.layers.conversion import LayerData
     from hushpore.viewer.running.problem import Problem
     from hushpore.viewer.running.task import Outcome, Target
+    from hushpore.viewer.running.worker import JobWorker
 
 
 #: Milliseconds after the last change until pores are merged.
@@ -266,8 +260,6 @@ class MergeHeight(QWidget):
 
     def _show_result(self, result: Pores) -> None:
         before, self._result = self._result, result
-        # draw once, after the tables are updated in the next turn
-        coalesce_redraws(self)
         update_pore_layer(self.layer, result)
         assert before is not None
         self._keep_colours(before, result)
@@ -277,14 +269,13 @@ class MergeHeight(QWidget):
     def _keep_colours(self, before: Pores, result: Pores) -> None:
         """Colour the labels so that pores that did not change keep their colour."""
         now = PoreView.base_colormap(self.layer)
-        is_ours = now is self._shown
-        if not is_ours:
+        if now is not self._shown:
             # new to this slider, or chosen by the user since
             self._colormap, self._coloured = now, before
         if result.graph.count > MAX_COLOURS:
             return
         colours = self._colormap.map(colour_numbers(self._coloured, result))
-        PoreView.set_base_colours(self.layer, colours, reuse=is_ours)
+        PoreView.set_base_colours(self.layer, colours)
         self._shown = PoreView.base_colormap(self.layer)
 
     # ---- undo
@@ -351,8 +342,8 @@ def _height_of(result: Pores) -> str | float | None:
     return height if "merge_height" in result.provenance["result"]["merged_by"] else None
 
 
-#: Milliseconds between two polls of the compilation.
-POLL_INTERVAL = 250
+#: Milliseconds after which kernels that are not ready are being compiled.
+_COMPILING = 2000
 
 #: Link in the line about labels, which opens the widget that measures them.
 _MEASURE = "Measure these labels"
@@ -383,13 +374,29 @@ class PoresWidget(JobWidget):
         self.remerging = MergeHeight(napari_viewer)
         self.remerging.merged.connect(self._show_merged)
         self.remerging.settled.connect(self._take_over)
-        self._kernel_warmup = KernelWarmup()
+        # the job reports errors
+        self._preparing = LatestOnlyWorker("preparing pores")
+        self._said = plain_label("Preparing the segmentation, first time only …")
+        self._said.setToolTip(
+            "The code is compiled for this computer, once after installation. You can work "
+            "meanwhile."
+        )
+        self._said.hide()
+        self._preparing.returned.connect(self._said.hide)
+        self._preparing.failed.connect(self._said.hide)
+        self._preparing.setParent(self.native)  # ends with it
+        self._preparing.submit(prepare_kernels)
+        compiling = QTimer(self.native, singleShot=True, timeout=self._say_preparing)
+        compiling.start(_COMPILING)
         upper, column = self._upper.column, self._lower.column
         upper.insertWidget(upper.indexOf(self.form.native), self.greys)
         self.greys.place_after(self.layer.native)
         self.greys.kind_found.connect(self._show_facts)
         column.insertWidget(column.indexOf(self._result) + 1, self.remerging)
-        column.insertWidget(column.indexOf(self.timing), self._kernel_warmup)
+        column.insertWidget(column.indexOf(self.timing), self._said)
+
+    def _say_preparing(self) -> None:
+        self._said.setVisible(self._preparing.is_busy)
 
     def run(self) -> JobWorker:
         """Start the job, and remove the void preview, which the pores replace."""
@@ -476,39 +483,6 @@ class PoresWidget(JobWidget):
             return
         used = result.provenance["settings"]
         self.form.update({name: used[name] for name in ("markers", "merging", "merge_height")})
-
-
-class KernelWarmup(QLabel):
-    """A line shown while kernels are compiled, once after installation; otherwise hidden.
-
-    Compilation starts in a thread once the widget is drawn. It stops when the window closes, and a
-    job that is started meanwhile waits for it.
-    """
-
-    def __init__(self) -> None:
-        super().__init__(
-            "Preparing the segmentation, first time only …",
-            textFormat=Qt.TextFormat.PlainText, wordWrap=True,
-            toolTip="The code is compiled for this computer, once after installation. You can work "
-            "meanwhile.", visible=False,
-        )  # fmt: skip
-        self._worker = worker = JobWorker(prepare_kernels, "preparing pores")
-        self._timer = QTimer(self, interval=POLL_INTERVAL, timeout=self._look)
-        for end in (worker.returned, worker.failed, worker.cancelled):
-            end.connect(self._end)
-        stop_on_destroy(self, [worker], 0.0)
-        start_once_drawn(self, worker)
-        self._timer.start()
-
-    def _look(self) -> None:
-        progress = self._worker.take().progress
-        if progress is not None:
-            self.setVisible(progress.stage != "preparing")
-
-    def _end(self, *_: object) -> None:
-        # the job reports errors
-        self._timer.stop()
-        self.hide()
 
 
 class MeasureWidget(JobWidget):
