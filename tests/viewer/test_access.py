@@ -16,7 +16,6 @@ from qtpy.QtWidgets import (
     QAbstractItemView,
     QAbstractSlider,
     QAbstractSpinBox,
-    QCheckBox,
     QComboBox,
     QDockWidget,
     QLabel,
@@ -169,9 +168,10 @@ def test_what_is_asked_when_several_series_are_found_is_named_and_reached(qtbot)
     chooser = SeriesChooser(volumes)
     qtbot.addWidget(chooser)
     check(chooser)
-    chooser._stop()
-    ticks = [each for each in controls_of(chooser) if isinstance(each, QCheckBox)]
-    assert ["scout" in name_of(ticks[0]), "head" in name_of(ticks[1])] == [True, True]
+    chooser._thumbnails.cancel()
+    assert [chooser._list.item(row).text().splitlines()[0] for row in (0, 1)] == ["scout", "head"]
+    assert name_of(chooser._list) == "Series"
+    assert chooser._list.focusPolicy() & Qt.FocusPolicy.TabFocus
 
 
 def test_the_plot_of_groups_is_named_and_reached(qtbot, viewer):

@@ -209,10 +209,10 @@ class PhaseHistogram(GreyHistogram):
         "select the next line"
     )
 
-    def paintEvent(self, event: Any) -> None:  # noqa: N802
+    def _paint(self, painter: QPainter, text: QColor) -> None:
         """Draw the histogram; values of lines only where there is space."""
         self._written: list[tuple[float, float]] = []
-        super().paintEvent(event)
+        super()._paint(painter, text)
 
     def _kinds(
         self, values: Float64s, pale: QColor

@@ -108,7 +108,7 @@ def test_the_limits_of_both_axes_are_written(curve, monkeypatch):
             written.append(given[-1])
             super().drawText(*given)
 
-    monkeypatch.setattr("hushpore.viewer.running.messages.QPainter", Painter)
+    monkeypatch.setattr("hushpore.viewer.forms.layout.QPainter", Painter)
     curve.add(loss(0.9, 0.5, 0.4123))
     curve.grab()
     assert written[1:] == ["0.9", "0.412", "25", "75"]

@@ -14,7 +14,7 @@ from napari.components import ViewerModel
 from napari.utils.action_manager import action_manager
 from napari.utils.theme import get_theme
 from qtpy.QtCore import Qt, QTimer
-from qtpy.QtGui import QColor, QKeySequence, QShortcut
+from qtpy.QtGui import QColor, QKeySequence, QPainter, QPen, QShortcut
 from qtpy.QtWidgets import (
     QApplication,
     QFrame,
@@ -111,6 +111,35 @@ class PinnedColumn(QWidget):
             part.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Ignored)
             column.setStretchFactor(part, round(100 * of_height))
         lower.setMaximumHeight(lines * self.fontMetrics().height())
+
+
+class Plot(QWidget):
+    """A plot painted in the colours of napari's theme, with a frame while it has the focus."""
+
+    def __init__(self, viewer: Any, height: int) -> None:
+        super().__init__()
+        self._viewer = viewer
+        self.setFixedHeight(height)
+        viewer.events.theme.connect(self._refresh)
+
+    def paintEvent(self, event: Any) -> None:  # noqa: N802 - Qt's name
+        """Paint background, plot and frame."""
+        theme, painter = get_theme(self._viewer.theme), QPainter(self)
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+        painter.fillRect(self.rect(), QColor(theme.foreground.as_hex()))
+        self._paint(painter, QColor(theme.text.as_hex()))
+        if self.hasFocus():
+            painter.setPen(QPen(QColor(theme.current.as_hex()), 2))
+            painter.setBrush(Qt.BrushStyle.NoBrush)
+            painter.drawRect(self.rect().adjusted(1, 1, -1, -1))
+        painter.end()
+
+    def _paint(self, painter: QPainter, text: QColor) -> None:
+        """Paint the plot; `text`: colour of text."""
+        raise NotImplementedError
+
+    def _refresh(self, event: Any = None) -> None:
+        self.update()
 
 
 def rule() -> QFrame:

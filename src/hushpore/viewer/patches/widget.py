@@ -10,9 +10,8 @@ import numpy as np
 from napari.layers import Image, Labels, Vectors
 from napari.utils.colormaps import AVAILABLE_COLORMAPS
 from napari.utils.notifications import show_warning
-from napari.utils.theme import get_theme
 from qtpy.QtCore import QRectF, Qt, Signal
-from qtpy.QtGui import QColor, QPainter, QPen
+from qtpy.QtGui import QColor, QPainter
 from qtpy.QtWidgets import QAbstractItemView, QComboBox, QHBoxLayout, QLabel, QVBoxLayout, QWidget
 from superqt.utils import signals_blocked
 
@@ -20,7 +19,7 @@ from hushpore.base.formatting import readable_number
 from hushpore.patches.result import GAP
 from hushpore.viewer.docks import open_page
 from hushpore.viewer.forms.fields import ModelField
-from hushpore.viewer.forms.layout import RichLabel, fill, link
+from hushpore.viewer.forms.layout import Plot, RichLabel, fill, link
 from hushpore.viewer.job_widget import JobWidget
 from hushpore.viewer.layers.conversion import METADATA_KEY, LayerData, is_result
 from hushpore.viewer.patches.layers import (
@@ -54,7 +53,7 @@ _MARGIN = 6.0
 _DRAG = 3.0
 
 
-class PatchHistogram(QWidget):
+class PatchHistogram(Plot):
     """A histogram of a feature of patches; dragging over it selects a range.
 
     `range`: the selected range, or None.
@@ -64,20 +63,17 @@ class PatchHistogram(QWidget):
     chosen = Signal(object)
 
     def __init__(self, viewer: Any) -> None:
-        super().__init__()
-        self._viewer = viewer
+        super().__init__(viewer, 90)
         self._counts = np.zeros(_BINS)
         self._limits = (0.0, 1.0)
         self.range: tuple[float, float] | None = None
         self._start: float | None = None
-        self.setFixedHeight(90)
         self.setToolTip(
             "Drag to select patches by this feature; click to select all. Keyboard: left and right "
             "move the upper end of the range, with Shift the lower end; Escape selects all."
         )
         self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
         self.setAccessibleName("Histogram")
-        viewer.events.theme.connect(self._repaint)
 
     def show_values(self, name: str, values: Array) -> None:
         """Show other values, and clear the range."""
@@ -135,12 +131,8 @@ class PatchHistogram(QWidget):
         else:
             super().keyPressEvent(event)
 
-    def paintEvent(self, event: Any) -> None:  # noqa: N802
+    def _paint(self, painter: QPainter, text: QColor) -> None:
         """Draw the bars, pale outside the range, and the limits."""
-        theme = get_theme(self._viewer.theme)
-        painter = QPainter(self)
-        painter.fillRect(self.rect(), QColor(theme.foreground.as_hex()))
-        text = QColor(theme.text.as_hex())
         pale = QColor(text)
         pale.setAlphaF(0.35)
         line = painter.fontMetrics().height()
@@ -162,18 +154,11 @@ class PatchHistogram(QWidget):
         below = QRectF(area.left(), area.bottom(), area.width(), line + 2)
         painter.drawText(below, Qt.AlignmentFlag.AlignLeft, readable_number(low, 4))
         painter.drawText(below, Qt.AlignmentFlag.AlignRight, readable_number(high, 4))
-        if self.hasFocus():
-            painter.setPen(QPen(QColor(theme.current.as_hex()), 2))
-            painter.drawRect(self.rect().adjusted(1, 1, -1, -1))
-        painter.end()
 
     def _value_at(self, x: float) -> float:
         share = (x - _MARGIN) / max(float(self.width()) - 2 * _MARGIN, 1.0)
         low, high = self._limits
         return low + (high - low) * min(max(share, 0.0), 1.0)
-
-    def _repaint(self, event: Any = None) -> None:
-        self.update()
 
 
 #: Colour of the marked box: white, which the colour map does not contain.

@@ -9,7 +9,6 @@ import re
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from napari.utils.theme import get_theme
 from qtpy.QtCore import QPointF, QRectF, Qt, QUrl, Signal
 from qtpy.QtGui import QColor, QDesktopServices, QPainter, QPen, QPolygonF
 from qtpy.QtWidgets import (
@@ -36,6 +35,7 @@ from hushpore.viewer.forms.layout import (
     CROP,
     FLATTEN,
     Fold,
+    Plot,
     RichLabel,
     advice_linked,
     fill,
@@ -70,7 +70,7 @@ SLOWER = "A drop means that other programs are using the computer."
 _MARGIN = 6.0
 
 
-class Curve(QWidget):
+class Curve(Plot):
     """A curve of one quantity over the steps of a job, in the colours of napari's theme.
 
     Neighbouring points of a long curve are averaged, so that its size is bounded. High values at
@@ -81,10 +81,8 @@ class Curve(QWidget):
     """
 
     def __init__(self, viewer: Any, template: str = LOSS, hint: str = FLAT) -> None:
-        super().__init__()
-        self._viewer, self._template, self._hint = viewer, template, hint
-        self.setFixedHeight(100)
-        viewer.events.theme.connect(self._repaint)
+        super().__init__(viewer, 100)
+        self._template, self._hint = template, hint
         self.clear()
 
     def clear(self) -> None:
@@ -133,13 +131,9 @@ class Curve(QWidget):
         low, high = min(values), max(values[len(values) // 10 :])
         return (low, high) if high > low else (low - 0.5, low + 0.5)
 
-    def paintEvent(self, event: Any) -> None:  # noqa: N802
+    def _paint(self, painter: QPainter, text: QColor) -> None:
         """Draw the curve, its newest value and the steps."""
-        theme = get_theme(self._viewer.theme)
-        painter = QPainter(self)
-        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
-        painter.fillRect(self.rect(), QColor(theme.foreground.as_hex()))
-        painter.setPen(QPen(QColor(theme.text.as_hex()), 1.5))
+        painter.setPen(QPen(text, 1.5))
         line = painter.fontMetrics().height()
         area = QRectF(self.rect()).adjusted(_MARGIN, _MARGIN + line, -_MARGIN, -_MARGIN - line)
         if self.points:
@@ -152,9 +146,8 @@ class Curve(QWidget):
             painter.drawPolyline(QPolygonF(corners))
             painter.restore()
             # the newest point, which may be the only one
-            painter.setBrush(QColor(theme.text.as_hex()))
+            painter.setBrush(text)
             painter.drawEllipse(corners[-1], 2.0, 2.0)
-        painter.end()
 
     def _paint_axes(self, painter: QPainter, area: QRectF) -> float:
         """Write the limits of both axes, and return the width of the numbers on the left."""
@@ -181,9 +174,6 @@ class Curve(QWidget):
             QPointF(area.left() + (step - first) * across, area.bottom() - (value - low) * down)
             for step, value in self.points
         ]
-
-    def _repaint(self, event: Any = None) -> None:
-        self.update()
 
 
 def _mean(points: list[tuple[float, float]]) -> tuple[float, float]:

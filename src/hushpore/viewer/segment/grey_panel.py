@@ -18,7 +18,7 @@ from hushpore.base.errors import HushporeError
 from hushpore.base.events import Progress, mapped
 from hushpore.base.formatting import readable_grey
 from hushpore.figures.drawing import SCREEN, round_step
-from hushpore.viewer.forms.layout import plain_label
+from hushpore.viewer.forms.layout import Plot, plain_label
 from hushpore.viewer.running.previews import SlicePreview
 from hushpore.viewer.running.task import capture
 from hushpore.viewer.running.worker import LatestOnlyWorker
@@ -57,7 +57,7 @@ _BAR = 2
 _LEAP = 10
 
 
-class GreyHistogram(QWidget):
+class GreyHistogram(Plot):
     """A histogram of grey values, with thresholds as lines.
 
     Lines are moved by dragging, by clicking at the new position, or with the arrow keys.
@@ -78,14 +78,11 @@ class GreyHistogram(QWidget):
     )
 
     def __init__(self, viewer: Any) -> None:
-        super().__init__()
-        self._viewer = viewer
+        super().__init__(viewer, HEIGHT)
         self.step, self._is_log = 1.0, False
         self._grabbed: str | None = None
         self._active = THRESHOLD
-        self.setFixedHeight(HEIGHT)
         self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
-        viewer.events.theme.connect(self._refresh)
         self.show_lines({})
         self.show_greys(None)
 
@@ -180,13 +177,8 @@ class GreyHistogram(QWidget):
 
     # ---- drawing
 
-    def paintEvent(self, event: Any) -> None:  # noqa: N802
+    def _paint(self, painter: QPainter, text: QColor) -> None:
         """Draw bars, lines and numbers."""
-        theme = get_theme(self._viewer.theme)
-        painter = QPainter(self)
-        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
-        painter.fillRect(self.rect(), QColor(theme.foreground.as_hex()))
-        text = QColor(theme.text.as_hex())
         if self._greys is not None:
             self._paint_bars(painter, text)
             if self._band is not None:
@@ -202,12 +194,6 @@ class GreyHistogram(QWidget):
             centre = Qt.AlignmentFlag.AlignHCenter
             up = Qt.AlignmentFlag.AlignVCenter if self._greys is None else Qt.AlignmentFlag.AlignTop
             painter.drawText(over, centre | up, self._reason)
-        if self.hasFocus():
-            painter.setPen(QPen(QColor(theme.current.as_hex()), 2))
-            # the triangle of the mark has set a brush
-            painter.setBrush(Qt.BrushStyle.NoBrush)
-            painter.drawRect(self.rect().adjusted(1, 1, -1, -1))
-        painter.end()
 
     def _paint_bars(self, painter: QPainter, text: QColor) -> None:
         assert self._counted is not None
