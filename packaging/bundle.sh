@@ -10,7 +10,7 @@ ${PYTHON:-python3} -m venv build/bundle
 bin=build/bundle/bin
 [ -d build/bundle/Scripts ] && bin=build/bundle/Scripts  # Windows
 $bin/python -m pip install --quiet --upgrade "pip>=26.2"
-$bin/python -m pip install --quiet "$wheel[all,zarr]" pyinstaller
+$bin/python -m pip install --quiet "${wheel}[all,zarr]" pyinstaller
 $bin/python -m PyInstaller --noconfirm --log-level WARN --distpath dist --workpath build/pyinstaller packaging/hushpore.spec
 if [ "$(uname -s)" = Linux ]; then
     # symbols for debuggers are a tenth of it; patched libraries (numpy.libs, PyQt6) would not survive
