@@ -180,10 +180,6 @@ class ScanList(QTreeWidget):
         for column in range(len(_TITLES), header.count()):
             self.resizeColumnToContents(column)
 
-    def clear_figures(self) -> None:
-        """Remove the numbers of an earlier batch."""
-        self.setColumnCount(len(_TITLES))
-
     def _sort(self, column: int) -> None:
         """Sort by a column; a second click reverses the order."""
         self._is_ascending = column != self._sorted_by or not self._is_ascending
@@ -486,7 +482,10 @@ class BatchWidget(WorkerContainer):
         self.scans.changed.connect(self._show_ready)
         tip = "Add scans that are single files."
         self._files = QPushButton(
-            "Add &files …", minimumWidth=40, toolTip=tip, clicked=self._ask_files
+            "Add &files …",
+            minimumWidth=40,
+            toolTip=tip,
+            clicked=lambda: self.add(QFileDialog.getOpenFileNames(self.native, "Scans")[0]),
         )
         tip = "Add a folder that holds one scan."
         self._folder = QPushButton(
@@ -551,7 +550,8 @@ class BatchWidget(WorkerContainer):
 
     def _show_running(self) -> None:
         self._show_plot.hide()
-        self.scans.native.clear_figures()
+        # the numbers of an earlier batch
+        self.scans.native.setColumnCount(len(_TITLES))
         self._buttons.show_running()
         self._result.say("")
         self._bar.setValue(0)
@@ -564,9 +564,6 @@ class BatchWidget(WorkerContainer):
         for button in (self._files, self._folder, self._remove):
             button.setEnabled(allowed)
         self.form.native.setEnabled(allowed)
-
-    def _ask_files(self) -> None:
-        self.add(QFileDialog.getOpenFileNames(self.native, "Scans")[0])
 
     def _ask_folder(self) -> None:
         folder = QFileDialog.getExistingDirectory(self.native, "Folder of one scan")

@@ -474,6 +474,10 @@ class CropWidget(ScanPanel):
         self._draw()
         self._show_size()
 
+    def _failed(self, problem: Problem) -> None:
+        super()._failed(problem)
+        self._show_size()
+
     def _found_cylinder(self, cylinder: Cylinder) -> None:
         self._cylinder = cylinder
         self.set_box(cylinder.box)
@@ -553,7 +557,7 @@ class CropWidget(ScanPanel):
         self._is_drawing = True
         try:
             self._box.data = [self._corners()]
-            self._box.edge_width = self._edge
+            self._box.edge_width = max(slider.maximum() for slider in self._sliders[-2:]) / 200
             self._box.selected_data = {0}
         finally:
             self._is_drawing = False
@@ -563,10 +567,6 @@ class CropWidget(ScanPanel):
         corners = [(top, left), (top, right), (bottom, right), (bottom, left)]
         # a voxel lies around its index
         return np.array(corners, float) - 0.5
-
-    @property
-    def _edge(self) -> float:
-        return float(max(slider.maximum() for slider in self._sliders[-2:])) / 200
 
     # ---- appearance
 

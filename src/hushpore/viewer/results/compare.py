@@ -187,7 +187,7 @@ class CompareWidget(WorkerContainer):
             if _FIRST in self.quantity.choices and before != self.quantity.choices:
                 self.quantity.value = _FIRST
         if found is None:
-            self.table.clear_differences()
+            self.table.setRowCount(0)
         else:
             self.table.show_differences(found.table, found.first.name, found.second.name)
         self.draw()
@@ -258,9 +258,6 @@ class CompareWidget(WorkerContainer):
         if path is not None and self.result is not None:
             save_table(path, self.result.table)
 
-    def _ask_plot(self) -> None:
-        self.canvas.ask_and_save("compared.png")
-
     def _stop_outside(self, parent: Any) -> None:
         """Also disconnect from the layers when napari removes the widget from its dock."""
         super()._stop_outside(parent)
@@ -300,7 +297,11 @@ class CompareWidget(WorkerContainer):
             widget.changed.connect(self.draw)
         self.table = DifferenceTable()
         self.table.chosen.connect(self._plot_quantity)
-        self._save_plot = QPushButton("Save &plot …", toolTip=SAVE_TIP, clicked=self._ask_plot)
+        self._save_plot = QPushButton(
+            "Save &plot …",
+            toolTip=SAVE_TIP,
+            clicked=lambda: self.canvas.ask_and_save("compared.png"),
+        )
         self._save_table = QPushButton(
             "Save &table …", toolTip="Save the differences as CSV.", clicked=self._ask_table
         )
@@ -390,11 +391,6 @@ class DifferenceTable(QTableWidget):
         # long titles take two lines in a narrow dock
         side.setSectionResizeMode(QHeaderView.ResizeMode.ResizeToContents)
         self.currentCellChanged.connect(self._emit_chosen)
-
-    def clear_differences(self) -> None:
-        """Empty the table."""
-        self._quantities = []
-        self.setRowCount(0)
 
     def show_differences(self, table: pd.DataFrame, first: str, second: str) -> None:
         """Show a table, with the names of the results as tooltips of A and B."""
