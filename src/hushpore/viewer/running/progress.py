@@ -313,7 +313,8 @@ class ProgressPresenter(QObject):
         self._buttons, self._progress = buttons, progress
         self._remarks, self._timing = remarks, timing
         self._state: RunState | None = None
-        self._timer = QTimer(self, interval=POLL_INTERVAL, timeout=self.poll)
+        # started again after each look, in which napari processes events and may draw for long
+        self._timer = QTimer(self, singleShot=True, interval=POLL_INTERVAL, timeout=self.poll)
 
     def begin(self, state: RunState, resumes: bool = False) -> None:
         """Show a started job, and follow it.
@@ -325,7 +326,6 @@ class ProgressPresenter(QObject):
         self._buttons.show_running()
         self._progress.begin()
         self.poll()
-        self._timer.start()
 
     def end(self) -> None:
         """Show the last events except previews, and remove the displays of the job."""
@@ -344,6 +344,7 @@ class ProgressPresenter(QObject):
         before = state.worker.waits_for
         if before is not None and not state.worker.is_cancelling:
             self._progress.stage.say(html.escape(f"Waiting for {before.name} to finish …"))
+            self._timer.start()
             return
         state.send_attention()
         update = state.worker.take()
@@ -363,6 +364,8 @@ class ProgressPresenter(QObject):
             self._timing.rate.add_point(f"{progress.unit}/s", elapsed, rate)
         # last, because the job may end meanwhile
         state.show_activity()
+        if self._state is state:
+            self._timer.start()
 
     def _show_events(self, state: RunState, update: Update) -> None:
         state.notes += update.notes
