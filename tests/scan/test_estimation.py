@@ -95,6 +95,43 @@ def test_coarse_structure_is_not_taken_for_noise_of_long_correlation() -> None:
     assert found.reach == (3, 5, 5) or found.doubts
 
 
+def disc_of_a_scan(strong: float, weak: float) -> tuple[np.ndarray, np.ndarray]:
+    """A disc in air with noise as a ramp filter leaves it, stronger in the middle; and this noise.
+
+    The power is proportional to the frequency, without a low one, and falls off at high ones.
+    """
+    n = 256
+    radius = np.hypot(*(np.indices((n, n)) - n / 2 + 0.5))
+    frequency = np.hypot(np.fft.fftfreq(n)[:, None], np.fft.rfftfreq(n))
+    power = frequency * np.exp(-((frequency / 0.3) ** 2))
+    noise = np.fft.irfft2(np.fft.rfft2(white((n, n), 1.0, 3)) * np.sqrt(power), (n, n))
+    noise *= np.interp(radius, [0, 110], [strong, weak]) / noise.std()
+    return np.where(radius < 110, 0.0, -1000.0) + noise, noise
+
+
+def test_noise_of_a_slice_has_little_power_at_low_frequencies_where_the_ramp_filter_leaves_none(
+) -> None:  # fmt: skip
+    scan, noise = disc_of_a_scan(60, 60)
+    found = estimate_noise(Volume(scan))
+    assert found.reach == (8, 8)
+    true = np.abs(np.fft.rfft2(noise)) ** 2 / noise.size
+    frequency = np.hypot(np.fft.fftfreq(256)[:, None], np.fft.rfftfreq(256))
+    for low, high in ((0.03, 0.06), (0.06, 0.12), (0.12, 0.25), (0.25, 0.5)):
+        band = (frequency >= low) & (frequency < high)
+        ratio = found.spectrum((256, 256))[band].mean() / true[band].mean()
+        assert ratio == pytest.approx(1, abs=0.25), (low, high)
+
+
+def test_weak_noise_has_the_strength_of_its_place_in_spite_of_sharp_edges() -> None:
+    found = estimate_noise(Volume(disc_of_a_scan(75, 55)[0]))
+    assert found.strength is not None
+    cells = found.deviation * found.strength
+    assert cells[11:13, 11:13].mean() == pytest.approx(75, rel=0.06)
+    # half way to the edge of the disc
+    assert cells[12, 6] == pytest.approx(65, rel=0.08)
+    assert estimate_noise(Volume(disc_of_a_scan(60, 60)[0])).strength is None
+
+
 def test_smooth_noise_is_not_made_stronger_by_blurred_edges() -> None:
     balls = np.zeros((40, 96, 96))
     balls[tuple(np.random.default_rng(0).integers(0, np.reshape(balls.shape, (3, 1)), (3, 60)))] = 1

@@ -23,7 +23,7 @@ from hushpore.denoising.noise import (
     residual_moments,
     restore_detail_in_place,
 )
-from hushpore.denoising.pairs import compare_scans
+from hushpore.denoising.pairs import compare_scans, strength_of
 from hushpore.denoising.plane_reader import PlaneReader, measure_scale_in_pieces
 from hushpore.denoising.result import NoiseRecord, TrainingOutcome, TrainingResult, make_result
 from hushpore.denoising.training.loop import read_preview_slice
@@ -257,6 +257,10 @@ def _compare(
     is_known = all(doubt.endswith(FAR_FROM_GAUSSIAN) for doubt in noise.doubts)
     if not is_known or not noise.deviation or len(scale.mean) > 1:
         return outcome
+    if noise.diagnosis.is_independent:
+        # of white noise, differences of neighbours contain less texture than flat regions
+        share = min(noise.diagnosis.noise / noise.deviation, 1.0)
+        noise = noise.strengthened(share, noise.strength)
     network, shape = outcome.model.network, task.volume.shape
     leading, edge = shape[:-2], COMPARED[task.settings.dimensions]
     y, x = (slice(max(n - edge, 0) // 2, (n + edge) // 2) for n in shape[-2:])
@@ -266,6 +270,7 @@ def _compare(
             at = tuple(int(i) for i in np.unravel_index(number, leading)) if leading else None
             seen = read_preview_slice(source, task.arrangement, scale, workplace.backend, at).image
             parts.append(replace(seen, planes=seen.planes[..., y, x].contiguous()))
+        strength = strength_of(noise, shape[-2:])
         whole = task.settings.dimensions == 3
         # the number of the predicted plane among those of an image; in 3D a plane is a volume
         kept = [int(each.members[0, each.first]) for each in parts]
@@ -282,6 +287,7 @@ def _compare(
             [slice(None) if whole else slice(k, k + 1) for k in kept],
             noise,
             scale,
+            None if strength is None else strength[0, y, x].numpy(),
         )
     if compared.is_better:
         a_filter = f"{'In flat regions, a' if compared.in_flat else 'A'} {compared.best}"

@@ -438,6 +438,10 @@ def _transform(correlation: Float64s) -> Float64s:
 #: Standard deviations of the Gaussians and edges of the medians that a network is compared with.
 _GAUSSIANS, _MEDIANS = (0.7, 1.0, 1.4, 2.0, 2.8, 4.0, 5.6), (3, 5)
 
+#: Weights of total variation in standard deviations of the noise, number of its steps, and maximum
+#: number of planes: it takes as long as all other filters.
+_TV_WEIGHTS, _TV_STEPS, _FEW_PLANES = (0.7, 1.4), 50, 8
+
 #: Strength of the added noise, relative to that of the scan; edge of the squares whose errors are
 #: compared; and excess of the network from which a filter is better, in standard errors and in
 #: variances of the noise.
@@ -461,9 +465,23 @@ class FilterComparison:
         return self.excess > max(_SURE * self.error, _LEAST_EXCESS)
 
 
+def _rows_of(values: Float32s) -> tuple[int, int]:
+    """Return the number of rows and columns of squares in planes."""
+    rows, columns = (max(n // _SQUARE, 1) for n in values.shape[1:])
+    return rows, columns
+
+
+def _total_variation(planes: Float32s, weight: float) -> Float32s:
+    """Return planes after a total variation filter, each by itself."""
+    from skimage.restoration import denoise_tv_chambolle
+
+    tv: Callable[..., Float32s] = denoise_tv_chambolle
+    return np.stack([tv(each, weight, max_num_iter=_TV_STEPS) for each in planes])
+
+
 def _squares_of(values: Float32s) -> Iterator[Float32s]:
     """Yield the squares of planes, all planes of one together."""
-    rows, columns = (max(n // _SQUARE, 1) for n in values.shape[1:])
+    rows, columns = _rows_of(values)
     for line in np.array_split(values, rows, 1):
         yield from np.array_split(line, columns, 2)
 
@@ -474,8 +492,9 @@ def compare_with_filters(
     kept: Sequence[slice],
     noise: NoiseModel,
     scale: Scale,
+    strength: Float32s | None = None,
 ) -> FilterComparison:
-    """Compare a network with Gaussian and median filters, without a clean image.
+    """Compare a network with filters, without a clean image.
 
     The mean square errors are Stein's unbiased risk estimates: the mean square difference of result
     and scan, plus twice the covariance of result and noise, minus the variance of the noise. The
@@ -484,10 +503,12 @@ def compare_with_filters(
 
     `predict`: returns the planes `kept` of a part, given its number and values. `parts`: of the
     scan, normalised, (z, y, x). `kept`: planes that are compared. `noise`, `scale`: of the scan.
+    `strength`: relative standard deviation of the noise at each pixel of a plane; None: uniform.
     Returns: the comparison everywhere, or in flat regions if a filter is better there.
     """
-    from scipy.ndimage import gaussian_filter, median_filter, uniform_filter
+    from scipy.ndimage import gaussian_filter, maximum_filter, median_filter, uniform_filter
 
+    (mean,), (std,) = scale.mean, scale.std
     ways: dict[str, Callable[[Float32s], Float32s]] = {}
     for sigma in _GAUSSIANS:
         way = partial(gaussian_filter, sigma=(0, sigma, sigma))
@@ -498,7 +519,11 @@ def compare_with_filters(
             )
     for n in _MEDIANS:
         ways[f"median filter ({n} pixels)"] = partial(median_filter, size=(1, n, n))
-    (mean,), (std,) = scale.mean, scale.std
+    if noise.diagnosis.is_independent and max(map(len, parts)) <= _FEW_PLANES:
+        # it takes correlated noise for edges
+        for weight in _TV_WEIGHTS:
+            name = f"total variation filter (weight {weight:g} standard deviations of the noise)"
+            ways[name] = partial(_total_variation, weight=weight * noise.deviation / std)
     rng = np.random.default_rng(0)
     errors: dict[str, list[Float64s]] = {name: [] for name in ("", *ways)}
     structure: list[Float64s] = []
@@ -512,6 +537,8 @@ def compare_with_filters(
             slope = noise.slope * std / (noise.offset + noise.slope * mean)
             local = uniform_filter(part, (1, 5, 5))
             added *= np.sqrt(np.maximum(1 + slope * local, _LEAST_VARIANCE))
+        if strength is not None:
+            added *= strength
         more, noisy, added = (part + _ADDED * added).astype(np.float32), part[own], added[own]
         for name, each in errors.items():
             before, after = (
@@ -520,7 +547,10 @@ def compare_with_filters(
             error = (before - noisy) ** 2 + 2 / _ADDED * added * (after - before)
             each.append(np.array([square.mean() for square in _squares_of(error)]))
             if not name:
-                structure.append(np.array([square.std() for square in _squares_of(before)]))
+                # of the squares around as well: wide filters spread the edges there
+                varies = np.array([square.std() for square in _squares_of(before)])
+                around = maximum_filter(varies.reshape(_rows_of(before)), 3)
+                structure.append(around.ravel())
     flat = np.concatenate(structure)
     for most in (np.inf, np.median(flat)):
         found = {name: np.concatenate(each)[flat <= most] for name, each in errors.items()}

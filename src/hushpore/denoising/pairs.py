@@ -124,10 +124,9 @@ class Recorruption:
         root[..., 0] *= math.sqrt(2)
         if not grid[-1] % 2:
             root[..., -1] *= math.sqrt(2)
-        strength = None
-        if model.strength is not None:
-            cells = torch.from_numpy(model.strength)[None, None]
-            strength = F.interpolate(cells, plane, mode="bilinear")[0].to(device)
+        strength = strength_of(model, plane)
+        if strength is not None:
+            strength = strength.to(device)
         return cls(root.to(device), grid, block, slope, strength)
 
     @property
@@ -218,6 +217,18 @@ class Recorruption:
         counts = F.conv2d(torch.ones_like(planes[:, :1]), ones, padding=_SMOOTH // 2)
         smooth = (sums / counts).view_as(noisy)
         return smooth.mul_(self.slope).add_(1).clamp_min_(_LEAST_VARIANCE).sqrt_()
+
+
+def strength_of(model: NoiseModel, plane: tuple[int, ...]) -> torch.Tensor | None:
+    """Return the relative standard deviation of noise at each pixel of a slice, (1, y, x).
+
+    `plane`: shape of a slice.
+    Returns: None if the noise is uniform.
+    """
+    if model.strength is None:
+        return None
+    cells = torch.from_numpy(model.strength)[None, None]
+    return F.interpolate(cells, plane, mode="bilinear")[0]
 
 
 def varies(noisy: torch.Tensor) -> torch.Tensor:

@@ -337,13 +337,16 @@ def _one_a_place(corners: Int64s, energy: Float64s, size: tuple[int, ...]) -> In
     return order[np.sort(first)][:_MOST]
 
 
-def flat_ones(kind: DetrendedBlocks, blocks: FlatBlocks) -> tuple[FlatBlocks, float]:
+def flat_ones(
+    kind: DetrendedBlocks, blocks: FlatBlocks, fewest: int = FEWEST
+) -> tuple[FlatBlocks, float]:
     """Return the blocks that are flat compared with the noise in them.
 
+    `fewest`: number of blocks from which flat ones are looked for.
     Returns: the blocks; energy of the polynomials in the last of them, relative to that expected
     for noise alone.
     """
-    count, below = min(FEWEST, len(blocks)), flat_below(kind)
+    count, below = min(fewest, len(blocks)), flat_below(kind)
     used, best = blocks, np.inf
     while True:
         more = blocks.take(_typical(kind, blocks.take(slice(count))))

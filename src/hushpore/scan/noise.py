@@ -32,7 +32,13 @@ from hushpore.scan.noise_model import (
     neighbour_correlation,
     ring_correlation,
 )
-from hushpore.scan.noise_strength import DetrendedBlocks, detrended_blocks, measure_strength
+from hushpore.scan.noise_strength import (
+    DetrendedBlocks,
+    Strength,
+    detrended_blocks,
+    map_of,
+    measure_strength,
+)
 
 if TYPE_CHECKING:
     from hushpore.base.arrays import Float32s, Float64s, Int64s
@@ -79,6 +85,10 @@ _PERHAPS_FAR, _STEPS, _FEWEST_ACROSS, _SLICES, _MOST_OF_SCAN = 0.1, (2, 3, 4), 2
 
 #: One in this many of the usual blocks is drawn for a brief estimate.
 _BRIEF = 8
+
+#: Edge of large blocks within slices, largest lag in them, one in how many is drawn, and limits of
+#: the standard deviation in them over that in small blocks: beyond, they are not used.
+_LARGE, _FAR_LAG, _FEW_LARGE, _AS_STRONG = 32, 8, 4, (0.9, 1.1)
 
 
 def estimate_noise(
@@ -165,6 +175,8 @@ def estimate_noise(
         used, _ = flat_ones(kind, blocks)
         even = even_ones(kind, blocks, used)
     found = _model(volume, kind, used, even, (offset, slope), drawn, doubts)
+    if not brief and (len(kind.size) == 2 or kind.size[0] == 1):
+        found = _in_large_blocks(found, volume, seed, sample)
     variance = None if brief else float(drawn.values.var())
     found = _extended(found, volume, seed, slicewise, sample, variance)
     if brief or not found.deviation:
@@ -175,9 +187,7 @@ def estimate_noise(
         is_one_scan = len(volume.shape) == volume.n_spatial and not (
             slicewise and math.prod(volume.shape[:-2]) > 1
         )
-        middles = drawn.middles if is_one_scan else drawn.middles[:0]
-        line = (found.offset, found.slope)
-        strength = measure_strength(drawn.values, middles, found.autocovariance, line)
+        strength = _strength_of(found, volume, kind, used, even, drawn, is_one_scan)
         found = found.strengthened(strength.factor, strength.map)
     doubts = [*found.doubts]
     if diagnosis.is_independent and found.deviation > _AGREEING * diagnosis.noise:
@@ -187,6 +197,28 @@ def estimate_noise(
             "enough."
         )
     return replace(found, diagnosis=diagnosis, doubts=tuple(doubts))
+
+
+def _strength_of(
+    model: NoiseModel,
+    volume: Volume,
+    kind: DetrendedBlocks,
+    used: FlatBlocks,
+    even: FlatBlocks,
+    drawn: Drawn,
+    is_one_scan: bool,
+) -> Strength:
+    """Return the strength of the noise all over the sample, by place if it is one scan."""
+    middles = drawn.middles if is_one_scan else drawn.middles[:0]
+    line = (model.offset, model.slope)
+    strength = measure_strength(drawn.values, middles, model.autocovariance, line)
+    if strength.map is not None or not is_one_scan or not model.has_rim:
+        return strength
+    # weak noise cannot be told from edges everywhere, but flat blocks have none
+    autocovariance = kind.autocovariance(used.products.mean(0))
+    relative = kind.relative_variance(even.products, autocovariance)
+    places = (even.corners[:, -2:] + np.array(kind.size[-2:]) / 2) / volume.shape[-2:]
+    return strength._replace(map=map_of(relative, places))
 
 
 def _calmest_quarters(kind: DetrendedBlocks, blocks: FlatBlocks) -> tuple[Float32s, Int64s]:
@@ -408,6 +440,45 @@ def _extended(
         if not far.doubts and far.deviation**2 < _MOST_OF_SCAN * variance:
             return near.extended(far.autocovariance, steps)
     return doubted
+
+
+def _in_large_blocks(
+    near: NoiseModel, volume: Volume, seed: int, sample: Sample | None
+) -> NoiseModel:
+    """Measure correlated noise of slices in larger blocks, where some are flat.
+
+    Reconstructed noise has least power at low frequencies, which small blocks do not resolve: there
+    the network and filters keep most of it.
+
+    Returns: `near` if the noise is white, or without large flat regions.
+    """
+    edges = [min(_LARGE, n) for n in volume.shape[-2:]]
+    if near.is_independent or near.doubts or min(edges) < _LARGE:
+        return near
+    spatial = len(near.reach)
+    kind = detrended_blocks((1, *edges)[-spatial:], (0, _FAR_LAG, _FAR_LAG)[-spatial:])
+    rng = np.random.default_rng(seed)
+    blocks, drawn = read_flattest(volume, kind, rng, sample, _FEW_LARGE)
+    offset, slope = near.offset / drawn.unit**2, near.slope / drawn.unit
+    usual = offset + slope * drawn.mean
+    weights = usual / np.maximum(offset + slope * blocks.means, 0.1 * usual)
+    blocks = blocks.weighted(weights)
+    used, flatness = flat_ones(kind, blocks, _FEW)
+    if flatness > flat_below(kind) or len(used) < _FEW:
+        return near
+    found = kind.autocovariance(used.products)
+    mean = found.mean(0)
+    factor = math.sqrt(max(mean[0], 0.0)) * drawn.unit / near.deviation
+    # structure in large blocks would add power, at low frequencies most of all
+    total = kind.unfold(mean).sum() * drawn.unit**2
+    if not _AS_STRONG[0] < factor < _AS_STRONG[1] or total > near.autocovariance.sum():
+        return near
+    error = (found - found[:, :1] * (mean / mean[0])).std(0) / np.sqrt(len(used)) / mean[0]
+    return replace(
+        near.strengthened(factor),
+        autocovariance=kind.unfold(mean) * drawn.unit**2,
+        correlation_error=kind.unfold(error),
+    )
 
 
 def _by_place(

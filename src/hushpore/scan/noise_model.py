@@ -172,6 +172,9 @@ WEAK = 0.2
 #: Minimum relative difference of the noise far from the centre and near it, for a note.
 _NOTABLE_RIM = 0.1
 
+#: The same from which it is simulated.
+_CLEAR_RIM = 0.05
+
 #: Diagnosis of noise that is known without measuring.
 _NOT_LOOKED_AT = NoiseDiagnosis({}, 0.0)
 
@@ -254,6 +257,11 @@ class NoiseModel:
         others = np.abs(self.correlation)
         others[self.reach] = 0.0
         return bool(others.max() <= _INDEPENDENT)
+
+    @property
+    def has_rim(self) -> bool:
+        """Whether the noise far from the centre of the slices clearly differs from that near it."""
+        return abs(self.rim - 1) > max(_CLEAR_RIM, 3 * self.rim_error)
 
     @property
     def unevenness(self) -> str:

@@ -284,13 +284,13 @@ def measure_strength(
     offset, slope = line
     of_grey = (offset + slope * values.mean((1, 2, 3))[chosen]) / variance
     relative = square[chosen] / np.maximum(of_grey, 0.1)
-    smooth = _map_of(relative / relative.mean(), places[chosen])
+    smooth = map_of(relative / relative.mean(), places[chosen])
     if smooth.std() < _VARIES * smooth.mean():
         return Strength(factor)
     return Strength(factor, smooth)
 
 
-def _map_of(variances: Float64s, places: Float64s) -> Float32s:
+def map_of(variances: Float64s, places: Float64s) -> Float32s:
     """Return the mean standard deviation in the neighbourhood of each cell."""
     centres = (np.arange(_CELLS) + 0.5) / _CELLS
     y, x = (np.exp(-0.5 * ((centres[:, None] - at) / _NEAR) ** 2) for at in places.T)

@@ -1,4 +1,4 @@
-"""Comparison of a network with Gaussian and median filters, without a clean image."""
+"""Comparison of a network with filters, without a clean image."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 from scipy import ndimage
+from skimage.restoration import denoise_tv_chambolle
 
 import hushpore
 from hushpore import Volume
@@ -47,15 +48,47 @@ def test_the_estimated_errors_differ_as_the_true_ones_do(
     found = compare_with_filters(
         lambda number, x: ways[result](x), [part], [slice(None)], noise, scale
     )
-    (number,) = re.findall(r"\((?:sigma )?(\S+) pixels\)", found.best)
+    (number,) = re.findall(r"\((?:sigma |weight )?(\S+) (?:pixels|standard)", found.best)
     if "median" in found.best:
         filtered = ndimage.median_filter(noisy, int(number))
+    elif "variation" in found.best:
+        filtered = denoise_tv_chambolle(noisy, float(number) * noise.deviation, max_num_iter=50)
     else:
         filtered = ndimage.gaussian_filter(noisy, float(number))
     mine = 100 * ways[result](part)[0] + 200
     truth = float(np.mean((mine - clean) ** 2) - np.mean((filtered - clean) ** 2)) / DEVIATION**2
     assert found.excess == pytest.approx(truth, abs=4 * found.error + 0.05 * abs(truth))
     assert found.is_better == (result != "truth")
+
+
+def test_a_filter_that_is_better_away_from_edges_is_named_although_it_blurs_them() -> None:
+    rng = np.random.default_rng(4)
+    clean = np.where(np.hypot(*(np.indices((256, 256)) - 127.5)) < 100, 0.0, -10.0)
+    noise = ndimage.gaussian_filter(rng.standard_normal(clean.shape), 0.8, mode="wrap")
+    scan = (clean + noise / noise.std())[None].astype(np.float32)
+    model = estimate_noise(Volume(scan))
+
+    def network(number: int, x: np.ndarray) -> np.ndarray:
+        # keeps a fifth of the noise everywhere, and the edge
+        return (clean + 0.2 * (x - clean)).astype(np.float32)
+
+    found = compare_with_filters(network, [scan], [slice(None)], model, Scale((0.0,), (1.0,)))
+    assert found.is_better
+    assert found.in_flat
+    assert "Gaussian" in found.best
+
+
+def test_noise_of_some_strength_is_compared_with_its_strength_at_each_place() -> None:
+    rng = np.random.default_rng(5)
+    strength = np.linspace(0.5, 1.5, 256)[None].repeat(256, 0).astype(np.float32)
+    noise = rng.standard_normal((1, 256, 256)) * strength
+    model = estimate_noise(Volume(rng.standard_normal((256, 256))))
+    found = compare_with_filters(
+        lambda number, x: x, [noise.astype(np.float32)], [slice(None)], model,
+        Scale((0.0,), (1.0,)), strength,
+    )  # fmt: skip
+    # of nothing but noise, a wide filter leaves hardly any
+    assert found.excess == pytest.approx(float((strength**2).mean()), abs=5 * found.error)
 
 
 def test_a_network_after_few_steps_is_not_better_than_a_filter_and_it_is_said() -> None:
@@ -66,7 +99,7 @@ def test_a_network_after_few_steps_is_not_better_than_a_filter_and_it_is_said() 
     assert any(f"A {compared['best']} comes closer" in note for note in result.notes)
     rng = np.random.default_rng(0)
     stack = Volume(
-        np.where(np.indices((6, 96, 96))[1] < 48, 0, 50) + rng.normal(0, 30, (6, 96, 96))
+        np.where(np.indices((12, 96, 96))[1] < 48, 0, 50) + rng.normal(0, 30, (12, 96, 96))
     )
     volume = hushpore.denoise(stack, dimensions=3, steps=1, batch_size=1, device="cpu")
     assert "in 3D" in volume.provenance["compared"]["best"]
