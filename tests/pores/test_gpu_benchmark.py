@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.usefixtures("small_network")
 
 ROOT = Path(__file__).parents[2]
-LIMIT = 60.0
+LIMIT = 120.0
 
 #: What makes each part tiny.
 TINY: dict[str, dict[str, Any]] = {
