@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from hushpore.base.arrays import Array, Int32s, Int64s
     from hushpore.pores.watershed.graph import BasinGraph
 
-_NO_FACES, _NO_EXITS = (False, False, False), np.zeros(0, np.int64)
+_NO_FACES = (False, False, False)
 _MOST = 2**31 - 1  # voxels that int32 can index
 
 #: Least height of a voxel to be flooded: 0 is the solid.
@@ -343,10 +343,10 @@ def watershed(
         if marked is not None:
             further = marked.elsewhere(found)
             found = flooding.basins(given.put(further)) if further.size else found
-            graph = flooding.graph(found)
+            graph = flooding.graph(found.basins, found.peaks)
             label_of = merge_to_markers(graph, marked.lowest(found.basins, graph.count))
         elif merge_height is not None:
-            graph = flooding.graph(found)
+            graph = flooding.graph(found.basins, found.peaks)
             root = merge_by_height(graph, merge_height, squared=of_void)
             label_of = number_pores(graph, root, 1, None).label_of
         else:
@@ -421,8 +421,7 @@ def regionprops_table(
             grey = _rounded(given, given.like(intensity_image, "intensity_image"), threads)
         # whose heights count nothing
         flat, peaks = given.xp.zeros(labels.shape, np.float32), given.xp.zeros(high, np.int64)
-        regions = SlabWatershed(peaks, _NO_EXITS, _NO_EXITS, labels)
-        graph = _Flooding(given.engine(threads), flat).graph(regions, grey)
+        graph = _Flooding(given.engine(threads), flat).graph(labels, peaks, grey)
     there = np.flatnonzero(graph.voxels[1:] > 0).astype(np.int32) + np.int32(1)
     label_of = np.zeros(high + 1, np.int32)
     label_of[there] = np.arange(1, there.size + 1)
@@ -580,10 +579,12 @@ class _Flooding(NamedTuple):
         how = {"faces_only": self.faces_only, "further": further}
         return SlabWatershed(*self.engine.watershed_slab(self.heights, pointers, 0, depth, **how))
 
-    def graph(self, found: SlabWatershed, grey: tuple[Any, Rounding] | None = None) -> BasinGraph:
+    def graph(
+        self, basins: Any, peaks: Any, grey: tuple[Any, Rounding] | None = None
+    ) -> BasinGraph:
         """Return the graph of basins, on the host."""
-        basins, engine = found.basins, self.engine
-        tables = engine.tables(basins.shape, found.peaks, faces_only=self.faces_only)
+        engine = self.engine
+        tables = engine.tables(basins.shape, peaks, faces_only=self.faces_only)
         rounded, rounding = grey or (None, AS_IS)
         tables.add(basins, self.heights, engine.threads, 0, len(basins), rounded)
         graph: BasinGraph

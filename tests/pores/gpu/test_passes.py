@@ -15,6 +15,7 @@ from scipy import ndimage as ndi
 import hushpore
 from hushpore import Volume, jobs
 from hushpore.base.rescaled import Scaled
+from hushpore.device import transfers
 from hushpore.device.backend import Backend
 from hushpore.device.memory import POOLED
 from hushpore.pores.gpu import engine, engines
@@ -118,6 +119,26 @@ def test_where_its_memory_runs_out_slabs_are_halved_and_it_is_said(
         "The GPU's memory ran out: worked on in 4 slabs of 6 slices on the GPU.",
     )
     assert_same_pores(found, hushpore.run("pores", scan(shape), None, "cpu"))
+
+
+def test_basins_that_arrive_piece_by_piece_give_the_same_pores(
+    gpu_backend: Any, monkeypatch: pytest.MonkeyPatch, assert_same_pores: Callable[..., None]
+) -> None:
+    # each piece is copied through pinned memory, if all are large
+    assert engines._FETCHED >= transfers._MIN_CHUNKS * transfers.CHUNK
+    monkeypatch.setattr(engines, "_FETCHED", 3 * 28 * 36)
+    fetched = []
+    fetch = Gpu.fetch
+
+    def noted(self: Gpu, values: Any, out: np.ndarray, pieces: Any) -> Any:
+        fetched.extend(pieces)
+        return fetch(self, values, out, pieces)
+
+    monkeypatch.setattr(Gpu, "fetch", noted)
+    found = hushpore.run("pores", scanned((20, 28, 36)), None, gpu_backend())
+    assert fetched[:2] == [(9, 12), (0, 3)]
+    assert sorted(fetched)[-1] == (18, 20)
+    assert_same_pores(found, hushpore.run("pores", scanned((20, 28, 36)), None, "cpu"))
 
 
 def test_where_memory_runs_out_while_basins_are_fetched_no_more_are(

@@ -152,8 +152,9 @@ class GpuSlabs(Engine):
 
 _NO_EXITS = np.zeros(0, np.int64)
 
-#: Voxels that are fetched at a time beside other work, and the largest number of 16 bits.
-_FETCHED, _SHORT = 1 << 24, (1 << 16) - 1
+#: Voxels that are fetched at a time beside other work, enough for copies through pinned memory even
+#: of a byte each; and the largest number of 16 bits.
+_FETCHED, _SHORT = 1 << 26, (1 << 16) - 1
 
 
 class GpuWhole(Engine):
