@@ -145,6 +145,75 @@ def compare(film: Recorder, scratch: Path) -> None:
         film.press_row(panel.table, panel.table._quantities.index(f"median {name} of pores"))
 
 
+def strokes(film: Recorder, scratch: Path) -> None:
+    """Paint strokes on phases of equal grey values, correct, run, and reuse the classifier."""
+    from screenshots_phases import striped_grains
+
+    (grains, phase), (later, _) = (striped_grains(seed) for seed in (1, 2))
+    paths = [
+        _saved(volume, scratch / f"{name}.tif")
+        for name, volume in {"grains": grains, "later": later}.items()
+    ]
+    job = film.widget("Phases")
+    film.caption = "Drop a scan on the window: two materials of one grey value"
+    scan = film.bring(paths[0])
+    panel = job.strokes_panel
+    wait(lambda: not job.panel.is_busy and job.panel.greys is not None, PATIENCE)
+    film.caption = "Plugins > hushpore > Pores, Phases: Paint"
+    film.press(panel.paint)
+    layer = film.viewer.layers["grains strokes"]
+    z = film.viewer.dims.current_step[0]
+    for label, name in enumerate(("pores", "stripes along y", "stripes along x"), 1):
+        film.caption = f"Label {label}: short strokes on {name}"
+        layer.selected_label = label
+        first, *others = _lines(phase[z] == label, 6, label)
+        film.drag(layer, *[(z, *place) for place in first])
+        # as the brush does
+        for (y, x), *_ in others:
+            for step in range(8):
+                layer.paint((z, y, x + step), label)
+        wait(lambda: not panel.is_busy, PATIENCE)
+        film.hold()
+    film.caption = "The slice follows each stroke"
+    film.hold(2000)
+    film.caption = "Doubt: paint where it is bright"
+    film.press(panel.doubt)
+    wait(lambda: not panel.is_busy, PATIENCE)
+    film.hold()
+    doubt = np.asarray(panel.previews[panel.doubt].layer.data)[0].astype(float)
+    layer.selected_label = 3
+    (line,) = _lines((phase[z] == 3) & (doubt > np.quantile(doubt, 0.8)), 1, 3)
+    film.drag(layer, *[(z, *place) for place in line])
+    wait(lambda: not panel.is_busy, PATIENCE)
+    film.hold()
+    film.press(panel.doubt)
+    film.caption = "Run: the phases of all slices, in 3D"
+    film.press(job._buttons.run, after=200)
+    film.finished(job)
+    film.caption = "Drop the next scan: Reuse takes the classifier, in one click"
+    for each in film.viewer.layers:
+        each.visible = False
+    job.layer.value = film.bring(paths[1])
+    scan.visible = False
+    film.hold()
+    film.press(panel.reuse, after=200)
+    film.finished(job)
+    film.hold(2500)
+
+
+def _lines(where: Any, count: int, seed: int) -> list[list[tuple[int, int]]]:
+    """Return lines of 8 pixels along x within a region of a slice, apart from each other."""
+    rng = np.random.default_rng(seed)
+    inside = np.lib.stride_tricks.sliding_window_view(where, 8, axis=1).all(axis=2)
+    found: list[list[tuple[int, int]]] = []
+    for y, x in rng.permutation(np.argwhere(inside)):
+        if all(np.hypot(y - line[0][0], x - line[0][1]) > 20 for line in found):
+            found.append([(int(y), int(x) + step) for step in (0, 4, 7)])
+        if len(found) == count:
+            break
+    return found
+
+
 def _segmented(film: Recorder, scratch: Path) -> Any:
     """Drop a scan and segment its pores; return the widget."""
     from hushpore.sample_data import foam_phantom
@@ -185,4 +254,4 @@ def _neighbours(labels: Any, z: int) -> tuple[Any, Any]:
     return tuple((z, *np.argwhere(plane == label).mean(0)) for label in pair)
 
 
-JOURNEYS = {each.__name__: each for each in (denoise, pores, correct, crop, compare)}
+JOURNEYS = {each.__name__: each for each in (denoise, pores, correct, crop, compare, strokes)}

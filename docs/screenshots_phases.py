@@ -9,8 +9,12 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from screenshots import finish, own_settings, press_run, save, settle, wait
+
+if TYPE_CHECKING:
+    from hushpore.base.volume import Volume
 
 SIZE = (1366, 768)
 IMAGES = Path(__file__).parent / "images"
@@ -53,15 +57,14 @@ def main(theme: str, folder: Path) -> None:
     viewer.close()
 
 
-def strokes(theme: str, folder: Path) -> None:
-    """Grains striped along y and along x, with pores; a few strokes on one slice."""
-    import napari
+def striped_grains(seed: int) -> tuple[Volume, Any]:
+    """Return a scan of grains striped along y and along x, with pores, and its phases."""
     import numpy as np
     from scipy import ndimage
 
-    from hushpore.viewer.docks import open_page
+    from hushpore import Volume
 
-    rng = np.random.default_rng(1)
+    rng = np.random.default_rng(seed)
     z, y, x = np.indices((24, 160, 160))
     fields = [ndimage.gaussian_filter(rng.normal(size=z.shape), sigma) for sigma in (12, 4)]
     phase = np.where(fields[0] > 0, 2, 3)
@@ -69,10 +72,22 @@ def strokes(theme: str, folder: Path) -> None:
     pores = fields[1] < np.quantile(fields[1], 0.15)
     phase[pores], grey[pores] = 1, 1000
     grey = ndimage.gaussian_filter(grey + rng.normal(0, 250, z.shape), 0.6).astype(np.uint16)
+    return Volume(grey, spacing=1.5, unit="um", name="grains"), phase
+
+
+def strokes(theme: str, folder: Path) -> None:
+    """A few strokes on one slice of striped grains."""
+    import napari
+    import numpy as np
+
+    from hushpore.viewer.docks import open_page
+
+    scan, phase = striped_grains(1)
+    rng = np.random.default_rng(1)
     viewer = napari.Viewer(title="hushpore")
     viewer.theme = theme
     viewer.window._qt_window.resize(*SIZE)
-    viewer.add_image(grey, name="grains", scale=(1.5,) * 3, units=("um",) * 3)
+    viewer.add_image(scan.data, name="grains", scale=(1.5,) * 3, units=("um",) * 3)
     widget = open_page(viewer, "Phases")
     wait(lambda: not widget.panel.is_busy, 60)
     panel = widget.strokes_panel

@@ -68,11 +68,6 @@ class Classifier:
     painted: tuple[int, ...]
 
     @property
-    def count(self) -> int:
-        """Number of phases."""
-        return len(self.names)
-
-    @property
     def extent(self) -> Extent:
         """Widths of the filters."""
         return Extent.of(self.spacing, self.by_slice)
@@ -81,7 +76,7 @@ class Classifier:
     def arrays(self) -> dict[str, Any]:
         """Named arrays from which `of_arrays` makes it again."""
         facts = {name: value for name, value in vars(self).items() if name in _FACTS}
-        return {"facts": np.array(json.dumps(facts)), **self.forest.arrays}
+        return {"facts": np.array(json.dumps(facts)), **vars(self.forest)}
 
     @cached_property
     def fingerprint(self) -> str:

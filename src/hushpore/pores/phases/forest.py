@@ -20,7 +20,7 @@ import numpy as np
 from hushpore.pores.parallel import inlined, kernel
 
 if TYPE_CHECKING:
-    from hushpore.base.arrays import Array, Float32s, Int64s
+    from hushpore.base.arrays import Float32s, Int64s
     from hushpore.pores.parallel import KernelThreads
 
 #: Number of trees, and samples of each class at most that a tree is grown from.
@@ -97,11 +97,6 @@ class Forest:
         threads.over(flat.shape[1], _vote, flat, *trees, found, smallest=_AT_ONCE)
         found /= np.float32(self.roots.size)
         return found.reshape(-1, *features.shape[1:])
-
-    @property
-    def arrays(self) -> dict[str, Array]:
-        """The forest as named arrays."""
-        return dict(vars(self))
 
 
 @inlined

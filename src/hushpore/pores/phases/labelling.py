@@ -28,7 +28,7 @@ from hushpore.pores.work import NO_AIR, Threshold
 from hushpore.scan.exterior import Exterior, find_exterior, make_thumbnail
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Sequence
 
     import numpy.typing as npt
 
@@ -291,18 +291,17 @@ def find_strokes(work: Work, settings: PhaseSettings, stages: Stages) -> Job:
                 f"The classifier {settings.classifier} was trained in 3D, and {volume.name} is a "
                 "2D image. Train one with by_slice=True."
             )
-    labels = work.scratch.stack("labels", work.shape, np.uint8)
+    labels, count = work.scratch.stack("labels", work.shape, np.uint8), len(classifier.names)
     kept = None
     if settings.probabilities:
-        kept = np.zeros((classifier.count, *work.shape), np.uint8)
-    rows = _rows(work, values, classifier, kept)
-    classifying = _classify(work, rows, _mask_of(work, settings), labels)
+        kept = np.zeros((count, *work.shape), np.uint8)
+    classifying = _classify(work, values, classifier, _mask_of(work, settings), labels, kept)
     sample, doubtful = yield from stages.run("classifying", classifying, 0.3)
     assert histogram is not None  # asked for
     separate: tuple[float, ...] = ()
     with suppress(InputError):  # fewer grey values than phases
-        separate = find_thresholds(histogram, classifier.count)
-    numbers = np.arange(1.0, classifier.count + 1) if known is None else known.astype(np.float64)
+        separate = find_thresholds(histogram, count)
+    numbers = np.arange(1.0, count + 1) if known is None else known.astype(np.float64)
     return Found(
         labels,
         np.stack([numbers, numbers], axis=1),
@@ -337,27 +336,18 @@ def _train(
     return known, Classifier(forest, names, by_slice, spacing, tuple(np.bincount(classes).tolist()))
 
 
-def _rows(
-    work: Work, values: GreyValues, classifier: Classifier, kept: UInt8s | None
-) -> Iterator[float | tuple[int, UInt8s]]:
-    """Yield the first slice and the phases of each row of boxes, and the share done in between."""
-    first, how = 0, (work.threads, kept)
-    while first < work.shape[0]:
-        found = yield from classifier.phases_of(values.read, work.shape, first, *how)
-        yield first, found
-        first += len(found)
-
-
 def _classify(
-    work: Work, rows: Iterator[float | tuple[int, UInt8s]], inside: Inside | None, labels: Stack
+    work: Work,
+    values: GreyValues,
+    classifier: Classifier,
+    inside: Inside | None,
+    labels: Stack,
+    kept: UInt8s | None,
 ) -> Pass[tuple[int, int]]:
     """Write the phase of each voxel; returns the numbers of sample voxels and doubtful ones."""
-    count = doubtful = 0
-    for row in rows:
-        if not isinstance(row, tuple):
-            yield row
-            continue
-        first, found = row
+    count = doubtful = first = 0
+    while first < work.shape[0]:
+        found = yield from classifier.phases_of(values.read, work.shape, first, work.threads, kept)
         last = first + len(found)
         if inside is not None:
             found[~inside(first, last)] = 0
@@ -366,4 +356,5 @@ def _classify(
         np.remainder(found, DOUBT, out=room)
         labels.write(first, room)
         count += int(np.count_nonzero(room))
+        first = last
     return count, doubtful
