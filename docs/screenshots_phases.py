@@ -92,7 +92,7 @@ def strokes(theme: str, folder: Path) -> None:
     wait(lambda: not widget.panel.is_busy, 60)
     panel = widget.strokes_panel
     panel.paint.click()
-    layer = viewer.layers["grains strokes"]
+    layer = viewer.layers["grains · strokes"]
     for label in (1, 2, 3):
         for row, column in rng.permutation(np.argwhere(phase[12] == label))[:8]:
             for step in range(8):

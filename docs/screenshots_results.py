@@ -42,7 +42,7 @@ def picture_compare(viewer: Any, path: Path, seconds: float) -> None:
 
     noisy = foam_phantom().volume
     denoised = hushpore.denoise(noisy, time_budget=seconds).volume
-    viewer.add_layer(Layer.create(*layer_data(denoised, name="foam phantom denoised")))
+    viewer.add_layer(Layer.create(*layer_data(denoised, name="foam phantom · denoised")))
     for volume, name in ((noisy, "noisy"), (denoised, "denoised")):
         # smaller pores are noise and would fill the picture
         found = hushpore.segment_pores(volume, minimum_voxels=30)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from hushpore.base.preferences import Preferences
 from hushpore.jobs import JOBS
+from hushpore.viewer.docks import DOCKS, OF_JOB
 
 HEAD = """# Settings
 
@@ -13,7 +14,8 @@ HEAD = """# Settings
 
 A setting has the same name as a keyword argument (`hushpore.denoise(scan, time_budget=120)`), as a
 flag (`hushpore denoise --time-budget 120`), in settings files, and in the record of every result;
-napari shows a label, at first or under *More* in the named group.
+napari shows a label on the page named below each title, at first or under *More* in the named
+group.
 `docs/settings.py` writes this page from the settings classes.
 """
 
@@ -23,9 +25,14 @@ PREFERENCES = "Preferences ([defaults of this computer](howto/preferences.md))"
 def settings_page() -> str:
     """Return the page as Markdown."""
     parts = [HEAD]
-    classes = {f"{kind.title} (`{job}`)": kind.settings for job, kind in JOBS.items()}
-    for title, settings in {**classes, PREFERENCES: Preferences}.items():
-        parts.append(f"\n## {title}\n")
+    of_jobs = [
+        (f"{kind.title} (`{job}`)", _place(job), kind.settings) for job, kind in JOBS.items()
+    ]
+    for title, place, settings in [
+        *of_jobs,
+        (PREFERENCES, "*File > IO Utilities > Preferences*", Preferences),
+    ]:
+        parts.append(f"\n## {title}\n\nIn napari: {place}.\n")
         parts.append("| setting | in napari | default | accepted | effect |")
         parts.append("|---|---|---|---|---|")
         for option in settings.options():
@@ -34,6 +41,13 @@ def settings_page() -> str:
             row = (f"`{option.name}`", label, f"`{option.default}`", accepted, option.help)
             parts.append("| " + " | ".join(row) + " |")
     return "\n".join(parts) + "\n"
+
+
+def _place(job: str) -> str:
+    """Return dock and page of a job in napari."""
+    page = OF_JOB[job]
+    dock = next(name for name, pages in DOCKS.items() if page in pages)
+    return f"*{dock}*" if dock == page else f"*{dock}*, page *{page}*"
 
 
 if __name__ == "__main__":

@@ -74,13 +74,13 @@ def test_a_preview_of_denoising_is_refined_and_becomes_the_result(qtbot, viewer,
     viewer.window.add_dock_widget(widget, name="Denoise")
     widget._buttons.run.click()
     qtbot.waitUntil(lambda: len(viewer.layers) == 2)
-    layer = viewer.layers["scan denoised (preview)"]
+    layer = viewer.layers["scan · denoised (preview)"]
     until_shown(qtbot, viewer, layer, first)
     widget._now.show_preview(Preview("denoised", second, (3,)))
     until_shown(qtbot, viewer, layer, second)
     fake_job.gate.set()
     qtbot.waitUntil(lambda: not widget.is_running)
-    denoised = viewer.layers["scan denoised"]
+    denoised = viewer.layers["scan · denoised"]
     until_shown(qtbot, viewer, denoised, scan[3])
 
 

@@ -218,7 +218,7 @@ def test_a_result_is_opened_in_napari_which_gives_widgets_a_proxy(
     widget.wait()
     widget.open_result(0)
     qtbot.waitUntil(lambda: len(viewer.layers) == 2)
-    assert [layer.name for layer in viewer.layers] == ["one", "one pores"]
+    assert [layer.name for layer in viewer.layers] == ["one", "one · pores"]
 
 
 def test_one_network_is_trained_for_all_scans(widget, scans, tmp_path, qtbot):

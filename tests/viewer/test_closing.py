@@ -1,21 +1,16 @@
-"""Closing napari's window while a job runs: napari asks, and says what becomes of the work."""
+"""Closing napari's window while a job runs: it asks, and says what becomes of the work."""
 
 from __future__ import annotations
-
-import threading
-from functools import partial
 
 import numpy as np
 import pytest
 from napari._qt.dialogs.confirm_close_dialog import ConfirmCloseDialog
 from qtpy.QtCore import QTimer
 from qtpy.QtGui import QCloseEvent
-from qtpy.QtWidgets import QApplication, QLabel
+from qtpy.QtWidgets import QApplication, QMessageBox
 
 from hushpore.viewer.batch import BatchWidget
 from hushpore.viewer.denoise.widget import DenoiseWidget
-from hushpore.viewer.running.status import ask_before_close
-from hushpore.viewer.running.worker import JobWorker, calling
 from hushpore.viewer.segment.widget import PoresWidget
 
 
@@ -28,25 +23,15 @@ def window(make_napari_viewer):
     return viewer.window
 
 
-def questions(window):
-    return window._task_status_manager.get_status()
-
-
-def test_a_job_is_a_task_of_napari_until_it_ends(window):
+def test_the_window_asks_until_the_job_ends(window):
     widget = PoresWidget(window._qt_viewer.viewer)
     worker = widget.run()
-    assert questions(window) == [f"hushpore: {worker.name}: it stops, and its result is lost"]
+    said, is_accepted = close(window, is_sure=False)
+    assert said[0] == f"{worker.name}: it stops, and its result is lost."
+    assert not is_accepted
     assert widget.wait(60) is not None
-    assert questions(window) == []
-
-
-def test_closing_cancels_the_job(qtbot, window):
-    worker = JobWorker(partial(calling, threading.Event().wait, 0.2), "Denoise scan")
-    ask_before_close(worker, "it stops")
-    with qtbot.waitSignal(worker.cancelled):
-        worker.start()
-        window._task_status_manager.cancel_all()
-    assert questions(window) == []
+    said, _ = close(window, is_sure=False)
+    assert not any("its result is lost" in each for each in said)
 
 
 @pytest.mark.parametrize(
@@ -74,22 +59,31 @@ class FromOutside(QCloseEvent):
         return True
 
 
-def close(window, button):
-    """Press the close button and answer the question; return what it says, and the event."""
+def close(window, *, is_sure):
+    """Press the close button and answer; return all questions, and whether the window closes."""
     said = []
 
     def answer():
         for dialog in QApplication.topLevelWidgets():
-            if isinstance(dialog, ConfirmCloseDialog) and dialog.isVisible():
-                said.append("".join(label.text() for label in dialog.findChildren(QLabel)))
-                getattr(dialog, button).click()
+            if not dialog.isVisible():
+                continue
+            if isinstance(dialog, QMessageBox):
+                said.append(dialog.text())
+                buttons = QMessageBox.StandardButton
+                dialog.button(buttons.Close if is_sure else buttons.Cancel).click()
+            elif isinstance(dialog, ConfirmCloseDialog):
+                said.append("napari")
+                (dialog.close_btn if is_sure else dialog.cancel_btn).click()
 
     event = FromOutside()
     timer = QTimer(interval=20, timeout=answer)
     timer.start()
-    window._qt_window.closeEvent(event)
+    QApplication.sendEvent(window._qt_window, event)
     timer.stop()
-    return said[0], event.isAccepted()
+    if event.isAccepted():
+        # Qt itself deletes the window then
+        window.close()
+    return said, event.isAccepted()
 
 
 @pytest.fixture
@@ -106,8 +100,8 @@ def training(small_network, window, tmp_path):
 def test_the_window_closes_and_the_checkpoint_has_the_training(qtbot, window, training, tmp_path):
     worker = training.run()
     qtbot.waitUntil(lambda: "Training: " in training._progress.stage.text(), timeout=60_000)
-    said, is_accepted = close(window, "close_btn")
-    assert "Denoise scan: it stops; training continues from" in said
+    said, is_accepted = close(window, is_sure=True)
+    assert said[0].startswith("Denoise scan: it stops; training continues from")
     assert is_accepted
     assert worker.wait(60)
     assert (tmp_path / "training.safetensors").exists()
@@ -116,9 +110,9 @@ def test_the_window_closes_and_the_checkpoint_has_the_training(qtbot, window, tr
 def test_the_window_stays_and_the_training_goes_on(qtbot, window, training):
     training.form.update({"steps": 10})
     training.run()
-    said, is_accepted = close(window, "cancel_btn")
-    assert "Denoise scan" in said
+    said, is_accepted = close(window, is_sure=False)
+    assert "Denoise scan" in said[0]
     assert not is_accepted
     assert training.is_running
     assert training.wait(100) is not None
-    assert "scan denoised" in window._qt_viewer.viewer.layers
+    assert "scan · denoised" in window._qt_viewer.viewer.layers

@@ -91,7 +91,7 @@ def test_what_a_job_has_made_stays_and_the_widget_can_be_used_again(
     widget = DenoiseWidget(viewer)
     qtbot.addWidget(widget.native)
     run(qtbot, widget)
-    result = viewer.layers["scan denoised"]
+    result = viewer.layers["scan · denoised"]
     before = result.data.copy()
     provenance = {
         **result.metadata[METADATA_KEY]["provenance"],
@@ -109,7 +109,7 @@ def test_what_a_job_has_made_stays_and_the_widget_can_be_used_again(
     np.testing.assert_array_equal(result.data, before)
     run(qtbot, widget)
     names = [layer.name for layer in viewer.layers]
-    assert names == ["scan", "scan denoised (previous run)", "scan denoised"]
+    assert names == ["scan", "scan · previous denoised", "scan · denoised"]
 
 
 def test_a_segmentation_whose_temporary_files_find_no_room_says_so(qtbot, viewer):
@@ -125,4 +125,4 @@ def test_a_segmentation_whose_temporary_files_find_no_room_says_so(qtbot, viewer
     assert [layer.name for layer in viewer.layers] == ["scan"]
     widget.memory_budget.value = None
     run(qtbot, widget)
-    assert [layer.name for layer in viewer.layers] == ["scan", "scan pores"]
+    assert [layer.name for layer in viewer.layers] == ["scan", "scan · pores"]

@@ -113,7 +113,7 @@ def test_a_result_becomes_a_layer_in_the_same_place_with_its_record(
     fake_job.gate.set()
     until_done(qtbot, widget)
     scan, result = viewer.layers
-    assert result.name == "scan denoised"
+    assert result.name == "scan · denoised"
     assert tuple(result.scale) == PLACE["scale"]
     assert result.units == scan.units
     assert result.axis_labels == PLACE["axis_labels"]
@@ -165,7 +165,7 @@ def test_cancel_keeps_what_the_preview_shows_and_says_so(qtbot, viewer, widget, 
     start(qtbot, widget)
     widget.cancel()
     until_done(qtbot, widget)
-    kept = "scan denoised, slice 5 (cancelled)"
+    kept = "scan · denoised, slice 5 (cancelled)"
     # under the scan, which it would hide
     assert names(viewer) == [kept, "scan"]
     assert not viewer.layers[kept].visible
@@ -179,7 +179,7 @@ def test_cancel_keeps_what_the_preview_shows_and_says_so(qtbot, viewer, widget, 
     fake_job.script = fake_job.wait_at_gate
     widget.run()
     until_done(qtbot, widget)
-    assert names(viewer) == ["scan", "scan denoised"]
+    assert names(viewer) == ["scan", "scan · denoised"]
 
 
 def cut_short(fake_job):
@@ -205,7 +205,7 @@ def test_finish_now_keeps_what_there_is_and_says_so(qtbot, viewer, widget, fake_
     assert not widget._buttons.finish.isEnabled()
     assert widget._buttons.cancel.isEnabled()
     until_done(qtbot, widget)
-    assert names(viewer) == ["scan", "scan denoised"]
+    assert names(viewer) == ["scan", "scan · denoised"]
     assert "It is done" in widget._result.text()
     assert not widget._buttons.finish.isEnabled()
 
@@ -428,7 +428,7 @@ def test_a_preview_refines_in_its_slice_and_gives_way_to_the_result(
 ):
     fake_job.script = previews(fake_job, (7.0, 5))
     start(qtbot, widget)
-    preview = viewer.layers["scan denoised (preview)"]
+    preview = viewer.layers["scan · denoised (preview)"]
     assert preview.data.shape == (1, 32, 32)
     assert tuple(preview.data_to_world((0, 0, 0))) == (10.0, 0.0, 0.0)
     assert preview.contrast_limits == viewer.layers["scan"].contrast_limits
@@ -438,7 +438,7 @@ def test_a_preview_refines_in_its_slice_and_gives_way_to_the_result(
     assert widget.layer.value.name == "scan"
     fake_job.gate.set()
     until_done(qtbot, widget)
-    assert names(viewer) == ["scan", "scan denoised"]
+    assert names(viewer) == ["scan", "scan · denoised"]
 
 
 def test_a_job_that_is_soon_over_begins_no_preview(qtbot, viewer, widget, fake_job, monkeypatch):
@@ -454,7 +454,7 @@ def test_a_job_that_is_soon_over_begins_no_preview(qtbot, viewer, widget, fake_j
     assert names(viewer) == ["scan"]
     fake_job.gate.set()
     until_done(qtbot, widget)
-    assert names(viewer) == ["scan", "scan denoised"]
+    assert names(viewer) == ["scan", "scan · denoised"]
 
 
 def test_a_preview_that_shows_nothing_yet_does_not_hide_the_slice(qtbot, viewer, widget, fake_job):
@@ -466,7 +466,7 @@ def test_a_preview_that_shows_nothing_yet_does_not_hide_the_slice(qtbot, viewer,
     start(qtbot, widget)
     assert names(viewer) == ["scan"]
     widget._now.show_preview(Preview("denoised", grey(7), (5,)))
-    assert names(viewer) == ["scan", "scan denoised (preview)"]
+    assert names(viewer) == ["scan", "scan · denoised (preview)"]
 
 
 @pytest.mark.parametrize("given", [lambda viewer: viewer, PublicOnlyProxy], ids=["itself", "proxy"])
@@ -476,7 +476,7 @@ def test_a_preview_does_not_take_the_selection_away(qtbot, viewer, fake_job, giv
     qtbot.addWidget(widget.native)
     fake_job.script = previews(fake_job, (7.0, 5))
     start(qtbot, widget)
-    assert "scan denoised (preview)" in viewer.layers
+    assert "scan · denoised (preview)" in viewer.layers
     scan = viewer.layers["scan"]
     qtbot.waitUntil(lambda: viewer.layers.selection.active is scan, timeout=SOON)
     assert viewer.layers.selection == {scan}
@@ -506,18 +506,18 @@ def test_a_preview_of_labels_is_shown_as_labels(qtbot, viewer, widget, fake_job)
 
     fake_job.script = script
     start(qtbot, widget)
-    assert type(viewer.layers["scan labels (preview)"]).__name__ == "Labels"
+    assert type(viewer.layers["scan · labels (preview)"]).__name__ == "Labels"
 
 
 def test_a_deleted_preview_does_not_come_back(qtbot, viewer, widget, fake_job):
     fake_job.script = previews(fake_job, (7.0, 5))
     start(qtbot, widget)
-    viewer.layers.remove("scan denoised (preview)")
+    viewer.layers.remove("scan · denoised (preview)")
     widget._now.show_preview(Preview("denoised", grey(0), (5,)))
     assert names(viewer) == ["scan"]
     fake_job.gate.set()
     until_done(qtbot, widget)
-    assert names(viewer) == ["scan", "scan denoised"]
+    assert names(viewer) == ["scan", "scan · denoised"]
 
 
 def test_a_preview_that_cannot_be_shown_does_not_stop_the_job(qtbot, viewer, widget, fake_job):
@@ -530,7 +530,7 @@ def test_a_preview_that_cannot_be_shown_does_not_stop_the_job(qtbot, viewer, wid
     assert "preview could not be shown" in widget._remarks.text()
     fake_job.gate.set()
     until_done(qtbot, widget)
-    assert names(viewer) == ["scan", "scan denoised"]
+    assert names(viewer) == ["scan", "scan · denoised"]
 
 
 def test_deleting_the_layer_meanwhile_breaks_nothing(qtbot, viewer, widget, fake_job):
@@ -540,7 +540,7 @@ def test_deleting_the_layer_meanwhile_breaks_nothing(qtbot, viewer, widget, fake
     fake_job.gate.set()
     until_done(qtbot, widget)
     (result,) = viewer.layers
-    assert result.name == "scan denoised"
+    assert result.name == "scan · denoised"
     assert tuple(result.scale) == PLACE["scale"]
 
 
@@ -566,7 +566,7 @@ def test_renaming_the_layer_meanwhile_breaks_nothing(qtbot, viewer, widget, fake
     viewer.layers["scan"].name = "other"
     fake_job.gate.set()
     until_done(qtbot, widget)
-    assert names(viewer) == ["other", "scan denoised"]
+    assert names(viewer) == ["other", "scan · denoised"]
 
 
 def test_moving_the_layer_meanwhile_does_not_move_the_result(qtbot, viewer, widget, fake_job):
@@ -574,17 +574,17 @@ def test_moving_the_layer_meanwhile_does_not_move_the_result(qtbot, viewer, widg
     viewer.layers["scan"].translate = (9, 9, 9)
     fake_job.gate.set()
     until_done(qtbot, widget)
-    assert tuple(viewer.layers["scan denoised"].translate) == (0, 0, 0)
+    assert tuple(viewer.layers["scan · denoised"].translate) == (0, 0, 0)
 
 
 def test_a_job_runs_in_a_whole_napari(qtbot, window, fake_job):
     viewer, widget = window
     fake_job.script = previews(fake_job, (7.0, 5))
     start(qtbot, widget)
-    assert names(viewer) == ["scan", "scan denoised (preview)"]
+    assert names(viewer) == ["scan", "scan · denoised (preview)"]
     fake_job.gate.set()
     until_done(qtbot, widget)
-    assert names(viewer) == ["scan", "scan denoised"]
+    assert names(viewer) == ["scan", "scan · denoised"]
     assert not napari_progress._all_instances
 
 
@@ -664,7 +664,7 @@ def test_a_second_job_waits_for_the_first_and_says_so(qtbot, viewer, widget, fak
     until_done(qtbot, widget)
     until_done(qtbot, second)
     assert len(fake_job.calls) == 2
-    assert names(viewer) == ["scan", "scan denoised (previous run)", "scan denoised"]
+    assert names(viewer) == ["scan", "scan · previous denoised", "scan · denoised"]
 
 
 def test_a_job_that_waits_can_be_cancelled_and_does_not_disturb_the_first(
@@ -680,7 +680,7 @@ def test_a_job_that_waits_can_be_cancelled_and_does_not_disturb_the_first(
     assert widget.is_running
     fake_job.gate.set()
     until_done(qtbot, widget)
-    assert names(viewer) == ["scan", "scan denoised"]
+    assert names(viewer) == ["scan", "scan · denoised"]
 
 
 def test_without_a_layer_it_says_how_to_begin(qtbot, fake_job):
@@ -783,22 +783,22 @@ def run_once(qtbot, widget, fake_job):
 
 def test_a_rerun_takes_the_place_of_what_the_run_before_has_made(qtbot, viewer, widget, fake_job):
     run_once(qtbot, widget, fake_job)
-    first = viewer.layers["scan denoised"]
+    first = viewer.layers["scan · denoised"]
     run_once(qtbot, widget, fake_job)
-    second = viewer.layers["scan denoised"]
+    second = viewer.layers["scan · denoised"]
     assert second is not first
-    assert names(viewer) == ["scan", "scan denoised (previous run)", "scan denoised"]
+    assert names(viewer) == ["scan", "scan · previous denoised", "scan · denoised"]
     assert (first.visible, second.visible) == (False, True)
     run_once(qtbot, widget, fake_job)
     # one to compare with, and no more
-    assert names(viewer) == ["scan", "scan denoised (previous run)", "scan denoised"]
-    assert second is viewer.layers["scan denoised (previous run)"]
+    assert names(viewer) == ["scan", "scan · previous denoised", "scan · denoised"]
+    assert second is viewer.layers["scan · previous denoised"]
     assert first not in viewer.layers
 
 
 def test_what_the_user_has_named_is_hidden_and_never_taken_away(qtbot, viewer, widget, fake_job):
     run_once(qtbot, widget, fake_job)
-    mine = viewer.layers["scan denoised"]
+    mine = viewer.layers["scan · denoised"]
     mine.name = "for the paper"
     for _ in range(3):
         run_once(qtbot, widget, fake_job)
@@ -811,8 +811,8 @@ def test_the_same_job_on_another_layer_leaves_results_alone(qtbot, viewer, widge
     run_once(qtbot, widget, fake_job)
     viewer.add_image(np.ones((8, 32, 32)), name="other")
     run_once(qtbot, widget, fake_job)
-    assert names(viewer) == ["scan", "scan denoised", "other", "other denoised"]
-    assert viewer.layers["scan denoised"].visible
+    assert names(viewer) == ["scan", "scan · denoised", "other", "other · denoised"]
+    assert viewer.layers["scan · denoised"].visible
 
 
 def test_what_is_said_of_a_run_goes_with_its_scan_and_comes_back_with_it(
@@ -824,7 +824,7 @@ def test_what_is_said_of_a_run_goes_with_its_scan_and_comes_back_with_it(
 
     fake_job.script = script
     run_once(qtbot, widget, fake_job)
-    result = viewer.layers["scan denoised"]
+    result = viewer.layers["scan · denoised"]
     assert "It is done" in widget._result.text()
     other = viewer.add_image(np.ones((8, 32, 32)), name="other")
     assert widget.layer.value is other
@@ -938,7 +938,7 @@ def test_what_is_said_of_the_result_comes_before_what_was_odd_about_the_scan(
 
 def test_layers_of_the_previous_scan_can_be_removed(qtbot, viewer, widget, fake_job):
     run_once(qtbot, widget, fake_job)
-    assert names(viewer) == ["scan", "scan denoised"]
+    assert names(viewer) == ["scan", "scan · denoised"]
     other = viewer.add_image(np.zeros((4, 8, 8)), name="other")
     by_hand = viewer.add_points(np.zeros((1, 3)), name="by hand")
     widget.layer.value = other
@@ -946,3 +946,41 @@ def test_layers_of_the_previous_scan_can_be_removed(qtbot, viewer, widget, fake_
     widget._result.linkActivated.emit("remove others")
     assert list(viewer.layers) == [other, by_hand]
     assert "Remove the previous scan's layers" not in widget._result.text()
+
+
+def test_layers_of_a_scan_stay_together_and_below_what_the_user_drew(
+    qtbot, viewer, widget, fake_job
+):
+    scan = viewer.layers["scan"]
+    viewer.add_image(np.ones((8, 32, 32)), name="other")
+    run_once(qtbot, widget, fake_job)
+    viewer.add_points(np.zeros((1, 3)), name="mine")
+    widget.layer.value = scan
+    run_once(qtbot, widget, fake_job)
+    assert names(viewer) == ["other", "other · denoised", "scan", "mine", "scan · denoised"]
+
+
+def test_a_rerun_keeps_one_layer_of_the_result_before(qtbot, viewer):
+    widget = PoresWidget(viewer)
+    qtbot.addWidget(widget.native)
+    values = np.full((12, 24, 24), 200.0, np.float32)
+    values[3:9, 4:10, 4:10] = values[3:9, 14:20, 14:20] = 0
+    viewer.layers["scan"].data = values
+    widget.form.update({"local_thickness": "both"})
+    widget.run()
+    widget.wait(60)
+    helpers = ["scan · thickness (pores)", "scan · thickness (solid)"]
+    assert names(viewer) == ["scan", "scan · pores", *helpers]
+    assert [layer.visible for layer in viewer.layers] == [True, True, False, False]
+    widget.run()
+    widget.wait(60)
+    assert names(viewer) == ["scan", "scan · previous pores", "scan · pores", *helpers]
+    # from another layer of the scan
+    clean = viewer.add_image(values, name="scan · denoised", **PLACE)
+    set_lineage(clean, Lineage(scan_of(viewer.layers["scan"]), "", "denoise", clean.name))
+    widget.layer.value = clean
+    widget.run()
+    widget.wait(60)
+    assert names(viewer)[-3:] == ["scan · pores", *helpers]
+    assert "scan · pores of scan" in viewer.layers
+    assert not viewer.layers["scan · pores of scan"].visible

@@ -118,14 +118,14 @@ def test_volumes_and_results_show_themselves_as_layers(opened):
     result = hushpore.segment_pores(scan, local_thickness="void")
     assert result.show(viewer) is viewer
     image, pores, thickness = viewer.layers
-    assert (image.data is data, pores.name) == (True, "scan pores")
+    assert (image.data is data, pores.name) == (True, "scan · pores")
     np.testing.assert_array_equal(pores.data, result.labels)
     assert tuple(pores.scale) == (2, 2, 2)
     assert not thickness.visible
     # as those of the window: merged again, saved and compared
     assert result_of(pores) is result
     hushpore.measure_phases(scan, phases=2).show(viewer)
-    assert viewer.layers[-1].name == "scan phases"
+    assert viewer.layers[-1].name == "scan · phases"
 
 
 def test_without_napari_the_command_that_installs_it_is_given(monkeypatch):

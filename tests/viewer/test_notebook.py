@@ -28,7 +28,7 @@ def test_every_cell_of_the_notebook_runs(make_napari_viewer, monkeypatch, capsys
     assert said["denoised"].provenance["settings"]["steps"] == 20
     assert found.provenance["settings"]["threshold"] == "li"
     assert len(found.pores) == np.unique(found.labels).size - 1
-    assert {"foam", "foam denoised", "foam denoised pores"} <= {each.name for each in viewer.layers}
+    assert {"foam", "foam · denoised", "foam · pores"} <= {each.name for each in viewer.layers}
     assert list(said["porosities"]) == ["otsu", "li", -300.0]
     assert said["porosities"]["li"] == found.porosity
     assert "DenoiseWidget (layer: " in out

@@ -111,16 +111,16 @@ def test_the_result_is_a_layer_with_a_name_and_a_colour_for_each_phase(
     widget.thickness.value = widget.regions.value = True
     widget.run()
     result = widget.wait()
-    layer = viewer.layers["rock phases"]
+    layer = viewer.layers["rock · phases"]
     np.testing.assert_array_equal(layer.data, result.labels)
     assert layer.metadata[METADATA_KEY]["provenance"]["job"] == "phases"
     for number, colour in enumerate(COLOURS[:3], 1):
         shown = QColor.fromRgbF(*map(float, layer.get_color(number)))
         assert shown.name() == colour
     assert layer.features["phase"].tolist() == ["pores", "clay", "quartz"]
-    assert not viewer.layers["rock thickness"].visible
-    assert viewer.layers["rock thickness"].colorbar.visible
-    regions = viewer.layers["rock regions"]
+    assert not viewer.layers["rock · thickness"].visible
+    assert viewer.layers["rock · thickness"].colorbar.visible
+    regions = viewer.layers["rock · regions"]
     assert not regions.visible
     np.testing.assert_array_equal(np.unique(regions.data), regions.features["index"])
     assert set(regions.features["phase"]) == {"pores", "clay", "quartz"}
@@ -134,9 +134,9 @@ def test_the_result_is_a_layer_with_a_name_and_a_colour_for_each_phase(
     # all that was measured but the number of the phase, which its row says
     measured = result.phases.dropna(axis=1, how="all"), result.contacts
     assert shown == [measured[0].shape[1] - 1, measured[1].shape[1] - 3]
-    viewer.layers.remove("rock phases")
-    viewer.layers.remove("rock thickness")
-    viewer.layers.remove("rock regions")
+    viewer.layers.remove("rock · phases")
+    viewer.layers.remove("rock · thickness")
+    viewer.layers.remove("rock · regions")
     assert not tables.isVisible()
 
 
@@ -146,7 +146,7 @@ def test_a_voxel_size_given_later_scales_all_that_was_measured(
     widget.thickness.value = widget.regions.value = True
     widget.run()
     widget.wait()
-    saved = SavedLayer.of(viewer.layers["rock phases"]).write(tmp_path / "saved")
+    saved = SavedLayer.of(viewer.layers["rock · phases"]).write(tmp_path / "saved")
     read = [Layer.create(*each) for each in read_layers(str(saved))]
     other = ViewerModel()
     for layer in read:
@@ -157,8 +157,8 @@ def test_a_voxel_size_given_later_scales_all_that_was_measured(
     scan = Volume(rock, spacing=6.0, unit="um", metadata={"value_unit": "HU"})
     expected = hushpore.run("phases", scan, how, "cpu")
     assert "value_unit" not in expected.files().images["thickness"].metadata
-    layers = {layer.name.removeprefix("rock "): layer for layer in viewer.layers}
-    again = {layer.name.removeprefix("saved "): layer for layer in read}
+    layers = {layer.name.removeprefix("rock · "): layer for layer in viewer.layers}
+    again = {layer.name.removeprefix("saved · "): layer for layer in read}
     result = layers["phases"].metadata[METADATA_KEY]["phases"]
     assert result is widget.result
     tables = {"phases", "contacts", "profile", "regions", "region_contacts"}
@@ -206,7 +206,7 @@ def test_a_result_folder_opens_with_names_colours_and_tables(
     widget.thickness.value = widget.regions.value = True
     widget.run()
     result = widget.wait()
-    folder = SavedLayer.of(viewer.layers["rock phases"]).write(tmp_path / "saved")
+    folder = SavedLayer.of(viewer.layers["rock · phases"]).write(tmp_path / "saved")
     assert pd.read_csv(folder / "phases.csv")["name"].tolist() == ["pores", "clay", "quartz"]
     assert (folder / "report.html").is_file()
     opened = {
@@ -214,14 +214,14 @@ def test_a_result_folder_opens_with_names_colours_and_tables(
         for data, keywords, kind in read_layers(str(folder))
     }
     for name in ("phases", "regions", "thickness"):
-        before, again = viewer.layers[f"rock {name}"], opened[f"saved {name}"]
+        before, again = viewer.layers[f"rock · {name}"], opened[f"saved · {name}"]
         assert type(again) is type(before)
         assert again.visible is (name == "phases")
         np.testing.assert_array_equal(again.data, before.data)
         if name != "thickness":
             pd.testing.assert_frame_equal(again.features, before.features, check_dtype=False)
-    layer = viewer.add_layer(opened["saved phases"])
-    np.testing.assert_array_equal(layer.get_color(2), viewer.layers["rock phases"].get_color(2))
+    layer = viewer.add_layer(opened["saved · phases"])
+    np.testing.assert_array_equal(layer.get_color(2), viewer.layers["rock · phases"].get_color(2))
     # nothing is lost on the way to another folder
     for name, table in SavedLayer.of(layer).result.files().tables.items():
         pd.testing.assert_frame_equal(table, pd.read_csv(folder / f"{name}.csv"), check_dtype=False)

@@ -228,7 +228,7 @@ def test_a_page_behind_another_tab_is_hidden_with_its_previews(qtbot, window, po
     qtbot.waitUntil(lambda: not pores.greys.is_busy)
     window.open("Results", "Table")
     assert not pores.greys.isVisible()
-    assert "scan void" not in [layer.name for layer in window.pages["Pores"]._viewer.layers]
+    assert "scan · void" not in [layer.name for layer in window.pages["Pores"]._viewer.layers]
     window.open("Pores", "Pores")
     assert pores.greys.isVisible()
 

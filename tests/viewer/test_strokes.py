@@ -66,11 +66,11 @@ def test_paint_makes_a_layer_with_a_colour_for_each_phase_and_the_brush_ready(
     panel = widget.strokes_panel
     assert not panel.shown.isEnabled()
     panel.paint.click()
-    layer = viewer.layers["scan strokes"]
+    layer = viewer.layers["scan · strokes"]
     assert (layer.mode, layer.selected_label, layer.dtype) == ("paint", 1, np.uint8)
     assert viewer.layers.selection.active is layer
     np.testing.assert_array_equal(layer.scale, viewer.layers["scan"].scale)
-    assert widget.strokes.value == "scan strokes"
+    assert widget.strokes.value == "scan · strokes"
     assert panel.shown.isChecked()
     assert not widget.thresholds.enabled
     assert widget.panel.histogram.lines == {}
@@ -78,7 +78,7 @@ def test_paint_makes_a_layer_with_a_colour_for_each_phase_and_the_brush_ready(
     layer.mode = "pan_zoom"
     panel.paint.click()
     assert layer.mode == "paint"
-    assert [each.name for each in viewer.layers].count("scan strokes") == 1
+    assert [each.name for each in viewer.layers].count("scan · strokes") == 1
 
 
 def test_the_slice_on_the_screen_follows_strokes_undo_and_the_slider(
@@ -86,7 +86,7 @@ def test_the_slice_on_the_screen_follows_strokes_undo_and_the_slider(
 ) -> None:
     panel = widget.strokes_panel
     panel.paint.click()
-    layer = viewer.layers["scan strokes"]
+    layer = viewer.layers["scan · strokes"]
     viewer.dims.set_current_step(0, 2)
     for y in range(12, 36, 2):
         layer.paint((2, y, 10), 1)
@@ -121,7 +121,7 @@ def test_a_run_uses_the_strokes_and_keeps_the_classifier(
     widget: PhasesWidget, viewer: Any, scan: np.ndarray
 ) -> None:
     widget.strokes_panel.paint.click()
-    layer = viewer.layers["scan strokes"]
+    layer = viewer.layers["scan · strokes"]
     paint(layer, 2)
     widget.names.value = "left, right"
     widget.probabilities.value = True
@@ -131,7 +131,7 @@ def test_a_run_uses_the_strokes_and_keeps_the_classifier(
     np.testing.assert_array_equal(result.labels, expected.labels)
     assert result.classifier.fingerprint != ""
     assert result.classifier.names == ("left", "right")
-    assert not viewer.layers["scan doubt"].visible
+    assert not viewer.layers["scan · doubt"].visible
     assert not widget.strokes_panel.shown.isChecked()
     assert "strokes" in result.files().images
 

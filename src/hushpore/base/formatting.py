@@ -267,10 +267,10 @@ def encodable(text: str) -> str:
 def file_name(text: str) -> str:
     """Return a text as a valid file name on any system, with ``_`` for invalid characters.
 
-    >>> file_name("CT 1/2: foam")
-    'CT 1_2_ foam'
+    >>> file_name("CT 1/2: foam · pores")
+    'CT 1_2_ foam pores'
     """
-    return re.sub(r"[^\w. -]", "_", text)
+    return re.sub(r"[^\w. -]", "_", text.replace(" · ", " "))
 
 
 def on_one_line(text: str, longest: int) -> str:

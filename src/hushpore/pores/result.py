@@ -542,7 +542,7 @@ class Pores(Displayed):
 
 def thickness_title(phase: str) -> str:
     """Return the title of the local thickness of void or solid."""
-    return f"{'pore' if phase == 'void' else 'solid'} thickness"
+    return f"thickness ({'pores' if phase == 'void' else phase})"
 
 
 #: Relative tolerance for figures read from a table, which has 16 digits.

@@ -68,7 +68,7 @@ _SUBSCRIPT = re.compile(r"(?<![^\W_])([^\W\d_])_(\w+(?:,\w)?)")
 _ON_ONE_LINE = ("Symbol", "Value", "90 % interval", "Unit")
 
 
-def form_section(name: str, table: pd.DataFrame | None) -> Iterable[str]:
+def form_section(name: str, table: pd.DataFrame | None, *, narrow: bool = False) -> Iterable[str]:
     """Yield the form as HTML: a table of what was found, and a list of what was not.
 
     Parameters
@@ -77,6 +77,8 @@ def form_section(name: str, table: pd.DataFrame | None) -> Iterable[str]:
         Value of the setting ``report_form``.
     table : pandas.DataFrame, optional
         As `hushpore.pores.result.Pores.form` returns it; None: nothing is yielded.
+    narrow : bool, default: False
+        Whether each row is a paragraph, for a width of 250 pixels, instead of a line of a table.
 
     Yields
     ------
@@ -98,7 +100,7 @@ def form_section(name: str, table: pd.DataFrame | None) -> Iterable[str]:
         for line in found.itertuples(index=False)
     ]  # fmt: skip
     yield f"<h2>{html.escape(form.title)}</h2>"
-    yield _form_table(heads, rows)
+    yield _form_table(heads, rows, narrow)
     others = sorted(set(table["reference"]) - {form.reference})
     yield f'<p class="faint">{html.escape("; ".join([form.reference, *others]))}</p>'
     if len(missing):
@@ -106,6 +108,7 @@ def form_section(name: str, table: pd.DataFrame | None) -> Iterable[str]:
         yield _form_table(
             ["Symbol", "Name", "Reason"],
             [[line.symbol, line.name, line.missing] for line in missing.itertuples(index=False)],
+            narrow,
         )
 
 
@@ -166,7 +169,9 @@ def _unit(unit: str) -> str:
     return readable_unit(length, int(power or 1)) if length.isalpha() else unit
 
 
-def _form_table(heads: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
+def _form_table(heads: Iterable[str], rows: Iterable[Iterable[str]], narrow: bool = False) -> str:
+    if narrow:
+        return "".join(map(_paragraph, rows))
     heads = list(heads)
     kinds = [" class=whole" if head in _ON_ONE_LINE else "" for head in heads]
 
@@ -178,6 +183,13 @@ def _form_table(heads: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
 
     body = "".join(f"<tr>{line(row, 'td')}</tr>" for row in rows)
     return f"<table><tr>{line(heads, 'th')}</tr>{body}</table>"
+
+
+def _paragraph(row: Iterable[str]) -> str:
+    """Return a row of a form as a paragraph: its name, symbol and value, and definition."""
+    symbol, name, *figures, last = (typeset(str(cell)) for cell in row)
+    value = " ".join([symbol, *(["=", *figures] if figures else [])])
+    return f"<p><b>{name}</b><br>{value}<br><i>{last}</i></p>"
 
 
 def typeset(text: str) -> str:

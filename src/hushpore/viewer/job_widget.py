@@ -42,6 +42,7 @@ from hushpore.viewer.forms.layout import (
 from hushpore.viewer.layers.conversion import (
     LayerData,
     discard,
+    group_layers,
     hide_previous_results,
     identity,
     is_result,
@@ -54,7 +55,7 @@ from hushpore.viewer.layers.start import LINKS, follow_start_link
 from hushpore.viewer.layers.visibility import (
     SHOWN,
     explain_unopened,
-    keep_view_direction,
+    keep_status_empty,
     show_scale_bar,
     shown_image,
 )
@@ -126,7 +127,7 @@ class JobHooks(WorkerContainer):
     @classmethod
     def result_layers(cls, result: Any, target: Target) -> list[LayerData]:
         """Return the layers of a result: its volume as an image; runs in the worker's thread."""
-        name = f"{target.volume.name} {jobs.JOBS[cls.job].title.lower()}"
+        name = target.named(jobs.JOBS[cls.job].title.lower())
         words = {"placement": target.placement, "provenance": result.provenance}
         return [layer_data(result.volume, **words, **{**target.appearance, "name": name})]
 
@@ -212,7 +213,7 @@ class JobWidget(JobHooks):
 
         prefer_our_writers()
         explain_unopened()
-        keep_view_direction(self._viewer)
+        keep_status_empty(self._viewer)
         bind(self.native, RUN, self._press_run)
         bind(self.native, CANCEL, self.cancel)
         bind(self.native, PREVIOUS_SLICE, partial(step_slice, self._viewer, -1))
@@ -302,9 +303,12 @@ class JobWidget(JobHooks):
         """Show the message about a finished job, after all its layers."""
         assert self._now is not None
         target = self._now.target
+        # some may have been deleted since
+        made = [layer for layer in made if layer in self._viewer.layers]
         from hushpore.viewer.layers.voxel_size import link_scales
 
         link_scales(self._viewer, made, target)
+        group_layers(self._viewer, target.scan)
         self._finish()
         self.result, self._made = outcome.result, made
         if made:

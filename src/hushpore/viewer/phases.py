@@ -63,20 +63,20 @@ if TYPE_CHECKING:
 
 def phase_layers(result: Phases, target: Target) -> list[LayerData]:
     """Return the layers of a result: labels with colours and names, regions, thickness."""
-    name = target.volume.name
     common: dict[str, Any] = {"placement": target.placement, "provenance": result.provenance}
-    data, keywords, kind = labels_layer(
-        result.labels_volume, result.phases, name=f"{name} phases", **common
-    )
+    name = target.named("phases")
+    data, keywords, kind = labels_layer(result.labels_volume, result.phases, name=name, **common)
     keywords["metadata"][METADATA_KEY]["phases"] = result
     layers = [(data, keywords, kind)]
     if result.regions is not None:
-        regions = result.regions_volume.replace(result.regions.labels, name=f"{name} regions")
+        regions, name = result.regions_volume, target.named("regions")
+        regions = regions.replace(result.regions.labels, name=name)
         layers.append(regions_layer(regions, result.region_table, result.names, **common))
     if result.thickness is not None:
-        layers.append(thickness_layer(result.thickness_volume, **common))
+        name = target.named("thickness")
+        layers.append(thickness_layer(result.thickness_volume, name=name, **common))
     if result.probabilities is not None:
-        doubt = result.volume.derived(result.doubt, f"{name} doubt")
+        doubt = result.volume.derived(result.doubt, target.named("doubt"))
         looks: dict[str, Any] = {"contrast_limits": (0.0, 100.0), "colormap": "inferno"}
         layers.append(layer_data(doubt, visible=False, **looks, **common))
     layers += map_layers(result.transport, result.provenance, target.placement)

@@ -17,7 +17,7 @@ from hushpore.device.memory import folder_of
 from hushpore.pores.phases.classifier import CLASSIFIER
 from hushpore.pores.phases.result import COLOURS, doubt_of
 from hushpore.viewer.forms.layout import RichLabel, advice_linked, fill
-from hushpore.viewer.layers.conversion import METADATA_KEY, known_of
+from hushpore.viewer.layers.conversion import METADATA_KEY, known_of, name_of
 from hushpore.viewer.running.previews import SlicePreview
 from hushpore.viewer.running.task import capture
 from hushpore.viewer.segment.grey_panel import prepare_kernels
@@ -195,7 +195,7 @@ class StrokePanel(QWidget):
             advice = self._advice()
             layer = Labels(
                 np.zeros(scan.data.shape, np.uint8),
-                name=f"{scan.name} strokes",
+                name=name_of(scan.name, "strokes"),
                 opacity=1,
                 colormap=CyclicLabelColormap(colors=["transparent", *COLOURS]),
                 metadata={METADATA_KEY: {"strokes": True}},

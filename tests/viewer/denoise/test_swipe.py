@@ -44,7 +44,7 @@ def opened(request):
     values = np.random.default_rng(0).normal(100, 10, SHAPE).astype("f4")
     words = {"scale": (0.5,) * 3, "units": ("mm",) * 3, "contrast_limits": (0, 200)}
     before = viewer.add_image(request.param(values), name="scan", **words)
-    after = viewer.add_image(values * 0 + 100, name="scan denoised", **words)
+    after = viewer.add_image(values * 0 + 100, name="scan · denoised", **words)
     viewer.add_labels(
         np.zeros(SHAPE, int), name="pores", **{k: words[k] for k in ("scale", "units")}
     )
@@ -55,7 +55,7 @@ def opened(request):
 def test_the_scan_is_shown_left_of_the_line_and_its_values_are_not_copied(opened):
     viewer, before, after, swipe, values = opened
     assert [layer.name for layer in viewer.layers] == [
-        "scan", "scan denoised", "Before | after", "pores",
+        "scan", "scan · denoised", "Before | after", "pores",
     ]  # fmt: skip
     viewer.dims.set_point(0, 2 * 0.5)
     shown = swipe.layer._data_view
@@ -103,7 +103,7 @@ def test_other_axes_and_3d_are_followed(opened):
     assert swipe.layer.visible
 
 
-@pytest.mark.parametrize("removed", ["the swipe", "scan denoised"])
+@pytest.mark.parametrize("removed", ["the swipe", "scan · denoised"])
 def test_the_swipe_ends_with_its_layer_or_the_denoised_one(opened, removed):
     viewer, _, after, swipe, _ = opened
     viewer.layers.remove(swipe.layer if removed == "the swipe" else after)

@@ -59,7 +59,7 @@ def test_the_real_denoiser_can_be_finished_early(qtbot, widget):
     widget._buttons.finish.click()
     qtbot.waitUntil(lambda: not widget.is_running, timeout=60_000)
     assert widget._result.text().startswith("<b>Denoised")
-    provenance = widget._viewer.layers["scan denoised"].metadata[METADATA_KEY]["provenance"]
+    provenance = widget._viewer.layers["scan · denoised"].metadata[METADATA_KEY]["provenance"]
     assert 0 < provenance["result"]["steps"] < 100_000
     assert any("Training stopped by the user" in note for note in provenance["notes"])
 
@@ -69,7 +69,7 @@ def test_the_real_denoiser_runs_behind_the_widget(qtbot, widget, scan):
     widget._buttons.run.click()
     qtbot.waitUntil(lambda: not widget.is_running, timeout=60_000)
     assert "Denoised" in widget._result.text()
-    result = widget._viewer.layers["scan denoised"]
+    result = widget._viewer.layers["scan · denoised"]
     assert result.data.shape == scan.shape
     assert result.dtype == np.float32
     assert tuple(result.scale) == (2, 0.5, 0.5)
@@ -85,7 +85,7 @@ def test_after_a_run_the_form_says_how_long_the_next_one_takes(qtbot, widget, sc
     widget.steps.value = 25
     widget._buttons.run.click()
     qtbot.waitUntil(lambda: not widget.is_running, timeout=60_000)
-    provenance = widget._viewer.layers["scan denoised"].metadata[METADATA_KEY]["provenance"]
+    provenance = widget._viewer.layers["scan · denoised"].metadata[METADATA_KEY]["provenance"]
     times, result = provenance["timings"], provenance["result"]
     widget.steps.value = 100_000
     expected = 100_000 * result["training_seconds"] / 25 + times["denoising"]
@@ -110,7 +110,7 @@ def test_a_cancelled_training_can_be_used_and_gone_on_with(qtbot, widget):
     widget._follow("apply")
     qtbot.waitUntil(lambda: not widget.is_running, timeout=60_000)
     assert widget._result.text().startswith("<b>Denoised")
-    provenance = widget._viewer.layers["scan denoised"].metadata[METADATA_KEY]["provenance"]
+    provenance = widget._viewer.layers["scan · denoised"].metadata[METADATA_KEY]["provenance"]
     resumed = next(
         note for note in provenance["notes"] if note.startswith("Resumed from the checkpoint")
     )
@@ -128,9 +128,9 @@ def test_what_was_removed_is_a_hidden_layer_that_no_job_takes(qtbot, widget, sca
     widget.steps.value = 3
     widget._buttons.run.click()
     qtbot.waitUntil(lambda: not widget.is_running, timeout=60_000)
-    removed = widget._viewer.layers["scan removed noise"]
+    removed = widget._viewer.layers["scan · removed noise"]
     assert not removed.visible
-    expected = scan - widget._viewer.layers["scan denoised"].data
+    expected = scan - widget._viewer.layers["scan · denoised"].data
     np.testing.assert_allclose(np.asarray(removed.data), expected, rtol=1e-4, atol=1e-3)
     assert removed not in widget.layer._listed
     assert tuple(removed.scale) == (2, 0.5, 0.5)

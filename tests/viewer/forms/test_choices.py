@@ -65,8 +65,8 @@ def test_a_file_just_opened_is_taken(viewer, choice):
 
 def test_the_jobs_own_result_is_listed_but_not_taken(viewer, choice):
     noisy = viewer.add_image(STACK, name="a")
-    viewer.add_image(STACK, name="a denoised", metadata=RESULT)
-    assert names(choice) == ["a denoised", "a"]
+    viewer.add_image(STACK, name="a · denoised", metadata=RESULT)
+    assert names(choice) == ["a · denoised", "a"]
     assert choice.value is noisy
 
 

@@ -96,8 +96,9 @@ def test_it_never_makes_a_window_grow(pinned):
 
 
 @pytest.fixture
-def fresh_actions():
+def fresh_actions(monkeypatch):
     """napari's actions and keys, put back afterwards."""
+    monkeypatch.setattr("hushpore.viewer.forms.layout._chosen", {})
     actions, keys = dict(action_manager._actions), dict(action_manager._shortcuts)
     yield
     for name, _ in ACTIONS.values():

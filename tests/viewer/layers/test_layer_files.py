@@ -65,7 +65,7 @@ def pores(qtbot, viewer, widget):
     widget._set_voxel_size("15.4um")
     widget._buttons.run.click()
     qtbot.waitUntil(lambda: not widget.is_running)
-    return viewer.layers["core pores"]
+    return viewer.layers["core · pores"]
 
 
 @pytest.fixture
@@ -97,7 +97,7 @@ def test_a_result_is_saved_from_its_link_and_dropped_again(qtbot, viewer, widget
     again = opened(folder)
     (layer,) = again.layers
     assert isinstance(layer, Labels)
-    assert layer.name == "my core pores"
+    assert layer.name == "my core · pores"
     assert tuple(layer.scale) == (15.4,) * 3
     before, after = tables_of(pores), tables_of(layer)
     pd.testing.assert_frame_equal(after.pores, before.pores, check_dtype=False)
@@ -157,7 +157,7 @@ def test_labels_saved_by_naparis_own_dialog_keep_table_and_merging(tmp_path, por
 
 def test_a_denoised_image_comes_back_with_its_record(qtbot, viewer, fake_job, tmp_path, scan):
     record = {"job": "denoise", "input": {"shape": list(scan.shape)}, "settings": {"seed": 7}}
-    volume = hushpore.Volume(scan, 0.5, "mm", name="core denoised")
+    volume = hushpore.Volume(scan, 0.5, "mm", name="core · denoised")
     data, attributes, kind = layer_data(volume, provenance=record)
     layer = Layer.create(data, attributes, kind)
     write_image_layer(str(tmp_path / "clean.tif"), *layer.as_layer_data_tuple()[:2])
@@ -182,14 +182,14 @@ def test_a_record_of_another_image_is_not_believed(tmp_path, scan):
 
 
 def test_the_chain_of_jobs_is_kept(viewer, widget, scan, qtbot, tmp_path):
-    volume = hushpore.Volume(scan, name="core denoised")
+    volume = hushpore.Volume(scan, name="core · denoised")
     record = make_provenance("denoise", volume, DenoiseSettings(), "CPU", Timing())
     layer = Layer.create(*layer_data(volume, provenance=record))
     viewer.add_layer(layer)
     assert widget.layer.value is layer
     widget._buttons.run.click()
     qtbot.waitUntil(lambda: not widget.is_running)
-    folder = SavedLayer.of(viewer.layers["core denoised pores"]).write(tmp_path / "chain")
+    folder = SavedLayer.of(viewer.layers["core · pores"]).write(tmp_path / "chain")
     made = json.loads((folder / "result.json").read_text())
     assert [job["job"] for job in made["jobs"]] == ["denoise", "pores"]
     assert set(made["fingerprints"]) == {"denoised", "labels"}

@@ -63,7 +63,7 @@ def test_what_is_even_already_is_said_to_be_so(viewer):
 
 def test_labels_of_uneven_slices_are_refused_in_words(viewer, uneven):
     volume = volume_of(uneven)
-    labels = volume.replace(np.ones(volume.shape, np.int32), name="scan pores")
+    labels = volume.replace(np.ones(volume.shape, np.int32), name="scan · pores")
     viewer.add_layer(Layer.create(*layer_data(labels, "labels")))
     assert not can_resample(viewer.layers[0])
     resample_selected()

@@ -36,13 +36,13 @@ def layers(found):
 def test_a_result_folder_opens_with_the_numbers_of_its_pores(folder, made_of_cubes):
     result = made_of_cubes([2, 3, 5])
     found = layers(read_layers(str(folder)))
-    tables = tables_of(found["berea pores"])
+    tables = tables_of(found["berea · pores"])
     pd.testing.assert_frame_equal(tables.pores, result.pores, check_dtype=False)
     pd.testing.assert_frame_equal(tables.throats, result.throats, check_dtype=False)
     np.testing.assert_allclose(tables.profile, result.porosity_profile)
     assert tables.totals["specific_surface"] == 0.75
     assert tables.unit == "um"
-    np.testing.assert_array_equal(found["berea pores"].data, result.labels)
+    np.testing.assert_array_equal(found["berea · pores"].data, result.labels)
     assert tables_of(found["denoised"]) is None
 
 
@@ -56,7 +56,7 @@ def test_pores_of_any_result_folder_merge_on_as_in_the_result_itself(tmp_path, m
     made[:, 3:6] |= np.roll(made, 3, axis=1)[:, 3:6]
     result = hushpore.segment_pores(Volume(made, spacing=2, unit="um"), local_thickness="void")
     folder = write_result(tmp_path / "written by the library", [result], result.volume)
-    layer = layers(read_layers(str(folder)))["written by the library pores"]
+    layer = layers(read_layers(str(folder)))["written by the library · pores"]
     again = result_of(layer)
     for height in (0.0, 5.0):
         merged = result.remerge(height)
@@ -73,7 +73,11 @@ def test_a_local_thickness_comes_back_as_it_was_shown(tmp_path, made_of_cubes):
     found = hushpore.segment_pores(Volume(void, spacing=2, unit="um"), local_thickness="both")
     folder = write_result(tmp_path / "berea", [found], found.volume)
     opened = layers(read_layers(str(folder)))
-    assert list(opened) == ["berea pores", "berea solid thickness", "berea pore thickness"]
+    assert list(opened) == [
+        "berea · pores",
+        "berea · thickness (solid)",
+        "berea · thickness (pores)",
+    ]
     for made, again in zip(thickness_layers(found), [*opened.values()][::-1], strict=False):
         data, keywords, _ = made
         np.testing.assert_array_equal(again.data, data)
@@ -115,4 +119,4 @@ def test_labels_without_a_result_beside_them_are_an_image(folder, missing):
 def test_a_result_whose_record_is_damaged_keeps_its_tables(folder):
     (folder / "result.json").write_text("{")
     found = layers(read_layers(str(folder)))
-    assert len(tables_of(found["berea pores"]).pores) == 3
+    assert len(tables_of(found["berea · pores"]).pores) == 3

@@ -41,7 +41,9 @@ def box_of(viewer, error, qtbot):
     box.setParent(window)
     box.toggle_expansion = lambda: None
     box.message = QLabel(str(error), box)
-    object.__setattr__(viewer, "window", SimpleNamespace(_qt_window=window))
+    object.__setattr__(
+        viewer, "window", SimpleNamespace(main_menu=SimpleNamespace(window=lambda: window))
+    )
     box.show()
     window.show()
     notification_manager.dispatch(Notification.from_exception(error))

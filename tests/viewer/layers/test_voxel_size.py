@@ -114,7 +114,7 @@ def test_labels_tables_and_record_follow_at_once(qtbot, viewer, widget, scan):
     results = ResultsWidget(viewer)
     qtbot.addWidget(results)
     run(qtbot, widget)
-    labels = viewer.layers["scan pores"]
+    labels = viewer.layers["scan · pores"]
     viewer.dims.set_current_step(0, 5)
     give(widget, "15.4")
     assert viewer.dims.current_step[0] == 5
@@ -140,15 +140,15 @@ def test_labels_tables_and_record_follow_at_once(qtbot, viewer, widget, scan):
 
 def test_pores_that_were_parted_in_voxels_of_another_shape_stay_and_say_so(qtbot, viewer, widget):
     run(qtbot, widget)
-    labels = viewer.layers["scan pores"]
+    labels = viewer.layers["scan · pores"]
     before = labels.features.copy()
     give(widget, "0.5", "mm", along="5")
     assert tuple(labels.scale) == (5, 0.5, 0.5)
     pd.testing.assert_frame_equal(labels.features, before)
-    assert "the measurements of scan pores are out of date" in widget._result.text()
+    assert "the measurements of scan · pores are out of date" in widget._result.text()
     widget._result.linkActivated.emit("run again")
     qtbot.waitUntil(lambda: not widget.is_running)
-    made = viewer.layers["scan pores"].metadata[METADATA_KEY]["provenance"]
+    made = viewer.layers["scan · pores"].metadata[METADATA_KEY]["provenance"]
     assert made["result"]["unit"] == "mm"
 
 
@@ -160,8 +160,8 @@ def test_a_result_that_is_still_made_gets_the_new_size(qtbot, viewer, fake_job, 
     give(widget, "15.4")
     fake_job.gate.set()
     qtbot.waitUntil(lambda: not widget.is_running)
-    assert tuple(viewer.layers["scan denoised"].scale) == (15.4,) * 3
-    assert {str(unit) for unit in viewer.layers["scan denoised"].units} == {"micrometer"}
+    assert tuple(viewer.layers["scan · denoised"].scale) == (15.4,) * 3
+    assert {str(unit) for unit in viewer.layers["scan · denoised"].units} == {"micrometer"}
 
 
 def test_a_preview_gets_the_new_size_and_the_result_in_its_place_gets_it_once(
@@ -176,7 +176,7 @@ def test_a_preview_gets_the_new_size_and_the_result_in_its_place_gets_it_once(
     qtbot.addWidget(widget.native)
     widget._buttons.run.click()
     qtbot.waitUntil(lambda: len(viewer.layers) == 2)
-    preview = viewer.layers["scan denoised (preview)"]
+    preview = viewer.layers["scan · denoised (preview)"]
     give(widget, "15")
     assert tuple(preview.scale) == (15,) * 3
     # another slice lies where that of the scan does
@@ -184,7 +184,7 @@ def test_a_preview_gets_the_new_size_and_the_result_in_its_place_gets_it_once(
     assert tuple(preview.translate) == (90, 0, 0)
     fake_job.gate.set()
     qtbot.waitUntil(lambda: not widget.is_running)
-    made = viewer.layers["scan denoised"]
+    made = viewer.layers["scan · denoised"]
     assert (tuple(made.scale), tuple(made.translate)) == ((15,) * 3, (0,) * 3)
     assert {str(unit) for unit in made.units} == {"micrometer"}
 
@@ -206,12 +206,12 @@ def test_a_preview_that_comes_after_the_new_size_has_it(qtbot, viewer, fake_job,
     give(widget, "15")
     gate.set()
     qtbot.waitUntil(lambda: len(viewer.layers) == 2)
-    preview = viewer.layers["scan denoised (preview)"]
+    preview = viewer.layers["scan · denoised (preview)"]
     assert (tuple(preview.scale), tuple(preview.translate)) == ((15,) * 3, (60, 0, 0))
     assert {str(unit) for unit in preview.units} == {"micrometer"}
     fake_job.gate.set()
     qtbot.waitUntil(lambda: not widget.is_running)
-    assert tuple(viewer.layers["scan denoised"].scale) == (15,) * 3
+    assert tuple(viewer.layers["scan · denoised"].scale) == (15,) * 3
 
 
 def test_another_scan_keeps_the_size_that_it_has(viewer, widget, scan):
@@ -247,7 +247,7 @@ def test_the_sentence_on_what_was_merged_anew_is_in_the_new_unit_too(
     qtbot, viewer, widget, scan, tmp_path
 ):
     run(qtbot, widget)
-    folder = SavedLayer.of(viewer.layers["scan pores"]).write(tmp_path / "result")
+    folder = SavedLayer.of(viewer.layers["scan · pores"]).write(tmp_path / "result")
     widget.remerging._box.setValue(50.0)
     qtbot.waitUntil(lambda: not widget.remerging.is_busy)
     give(widget, "15.4")
@@ -280,8 +280,8 @@ def test_a_local_thickness_that_was_measured_follows_in_layers_plot_and_totals(
     run(qtbot, widget)
     pores, void, solid = viewer.layers[1:]
     assert [each.name for each in viewer.layers[2:]] == [
-        "scan pore thickness",
-        "scan solid thickness",
+        "scan · thickness (pores)",
+        "scan · thickness (solid)",
     ]
     assert not void.visible
     assert viewer.layers.selection.active is pores
@@ -313,7 +313,7 @@ def test_tables_follow_a_scale_that_another_plugin_sets(qtbot, viewer, widget, s
     results = ResultsWidget(viewer)
     qtbot.addWidget(results)
     run(qtbot, widget)
-    labels = viewer.layers["scan pores"]
+    labels = viewer.layers["scan · pores"]
     assert not results.view.is_outdated
     # as napari-metadata does, unit and scale one after the other
     labels.units = ("um",) * 3
@@ -333,7 +333,7 @@ def test_tables_of_another_voxel_shape_are_said_to_be_out_of_date(qtbot, viewer,
     results = ResultsWidget(viewer)
     qtbot.addWidget(results)
     run(qtbot, widget)
-    labels = viewer.layers["scan pores"]
+    labels = viewer.layers["scan · pores"]
     before = results.view.tables.pores
     labels.scale = (3, 1, 1)
     qtbot.waitUntil(lambda: results.view.is_outdated)
@@ -354,7 +354,7 @@ def test_results_follow_a_scale_that_another_plugin_gives_the_scan_alone(qtbot, 
     run(qtbot, pores)
     results = ResultsWidget(viewer)
     qtbot.addWidget(results)
-    labels = viewer.layers["denoised pores"]
+    labels = viewer.layers["denoised · pores"]
     before = tables_of(labels).pores
     viewer.layers["scan"].units = ("um",) * 3
     viewer.layers["scan"].scale = (15.4,) * 3
@@ -385,7 +385,7 @@ def test_a_scale_that_the_scan_gets_while_a_job_runs_is_followed(qtbot, viewer, 
     viewer.layers["scan"].translate = (4, 0, 0)
     fake_job.gate.set()
     qtbot.waitUntil(lambda: not widget.is_running)
-    qtbot.waitUntil(lambda: tuple(viewer.layers["scan denoised"].scale) == (2, 2, 2))
+    qtbot.waitUntil(lambda: tuple(viewer.layers["scan · denoised"].scale) == (2, 2, 2))
 
 
 def test_a_size_that_no_scan_has_is_said_with_the_likely_unit(viewer):

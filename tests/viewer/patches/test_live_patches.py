@@ -35,7 +35,7 @@ def test_the_newest_batch_is_shown_while_it_is_ticked(qtbot, live, viewer):
     next(running)
     assert len(viewer.layers) == 1
     live.setChecked(True)
-    layer = viewer.layers["scan batch (live)"]
+    layer = viewer.layers["scan · batch (live)"]
     assert tuple(layer.scale) == (2, 0.5, 0.5)
     np.testing.assert_array_equal(layer.data[0, 0], (1, 2.5, 2.5))
     # the harder one is brighter
@@ -43,11 +43,11 @@ def test_the_newest_batch_is_shown_while_it_is_ticked(qtbot, live, viewer):
     next(running)
     next(running)
     live.poll()
-    assert viewer.layers["scan batch (live)"] is layer
+    assert viewer.layers["scan · batch (live)"] is layer
     np.testing.assert_array_equal(layer.data[0, 0], (3, 4.5, 4.5))
     running.close()
     live.poll()
-    assert "scan batch (live)" not in viewer.layers
+    assert "scan · batch (live)" not in viewer.layers
 
 
 def test_unticking_takes_the_boxes_away(live, viewer):
@@ -63,7 +63,7 @@ def test_deleted_boxes_do_not_come_back(live, viewer):
     running = LatestBatch.watch(iter_batches(), capture(viewer.layers["scan"]))
     next(running)
     live.setChecked(True)
-    viewer.layers.remove("scan batch (live)")
+    viewer.layers.remove("scan · batch (live)")
     next(running)
     live.poll()
     assert len(viewer.layers) == 1
@@ -122,8 +122,8 @@ def test_the_boxes_stay_above_a_preview_that_comes_later(live, viewer):
     running = LatestBatch.watch(job(), capture(viewer.layers["scan"]))
     next(running)
     live.setChecked(True)
-    viewer.add_image(np.zeros((4, 8, 8)), name="scan denoised (preview)")
+    viewer.add_image(np.zeros((4, 8, 8)), name="scan · denoised (preview)")
     next(running)
     live.poll()
-    assert viewer.layers[-1].name == "scan batch (live)"
+    assert viewer.layers[-1].name == "scan · batch (live)"
     running.close()

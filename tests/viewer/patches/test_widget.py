@@ -42,8 +42,8 @@ def shown(qtbot, scan):
 
 def test_a_result_is_boxes_hidden_pixels_groups_and_a_sheet(shown, scan):
     viewer, widget = shown
-    boxes, hidden = viewer.layers["scan patches"], viewer.layers["scan masked pixels"]
-    groups, sheet = viewer.layers["scan patch groups"], viewer.layers["scan contact sheet"]
+    boxes, hidden = viewer.layers["scan · patches"], viewer.layers["scan · masked pixels"]
+    groups, sheet = viewer.layers["scan · patch groups"], viewer.layers["scan · contact sheet"]
     assert isinstance(boxes, Vectors)
     assert isinstance(hidden, Points)
     assert isinstance(groups, Vectors)
@@ -112,7 +112,7 @@ def denoised(qtbot, scan):
     network = build_network(Architecture(2), torch.Generator().manual_seed(0)).eval()
     model = Model(network, (0.0,), (500.0,))
     viewer.add_image(
-        scan, name="scan denoised",
+        scan, name="scan · denoised",
         metadata={METADATA_KEY: {"model": model, "provenance": {"job": "denoise"}}},
     )  # fmt: skip
     widget.patch_size.value = 16
@@ -122,16 +122,16 @@ def denoised(qtbot, scan):
 
 def test_the_model_of_a_denoised_layer_is_taken(qtbot, denoised):
     viewer, widget = denoised
-    assert widget.model.native.currentText() == "of scan denoised"
+    assert widget.model.native.currentText() == "of scan · denoised"
     widget._buttons.run.click()
     qtbot.waitUntil(lambda: not widget.is_running, timeout=60_000)
     result = widget.panel.result
     assert result.volume.name == "scan"
     assert (result.features["loss"] > 0).all()
     assert (
-        viewer.layers["scan contact sheet"].metadata[METADATA_KEY]["sheet"].rows[-1] == "residual"
+        viewer.layers["scan · contact sheet"].metadata[METADATA_KEY]["sheet"].rows[-1] == "residual"
     )
-    viewer.layers.remove("scan denoised")
+    viewer.layers.remove("scan · denoised")
     assert widget.form.model.value == ""
 
 
@@ -141,7 +141,7 @@ def test_a_model_is_read_though_its_layer_goes_meanwhile_and_its_file_then_goes_
     viewer, widget = denoised
     file = Path(widget.form.model.value)
     widget._buttons.run.click()
-    viewer.layers.remove("scan denoised")
+    viewer.layers.remove("scan · denoised")
     gc.collect()
     assert file.is_file()
     qtbot.waitUntil(lambda: not widget.is_running, timeout=60_000)
@@ -176,7 +176,7 @@ def panel(qtbot, rng):
 
 
 def sheet_of(panel):
-    return panel._viewer.layers["scan contact sheet"]
+    return panel._viewer.layers["scan · contact sheet"]
 
 
 def colours(panel):
@@ -323,7 +323,7 @@ def test_the_sheet_keeps_its_place_and_height_when_it_changes(panel):
 
 
 def test_without_boxes_the_panel_hides(panel):
-    panel._viewer.layers.remove("scan patches")
+    panel._viewer.layers.remove("scan · patches")
     assert panel.isHidden()
     panel.click(np.zeros(3))
     panel.feature.setCurrentText("mean")
@@ -331,7 +331,7 @@ def test_without_boxes_the_panel_hides(panel):
 
 
 def test_a_deleted_sheet_is_not_missed(panel):
-    panel._viewer.layers.remove("scan contact sheet")
+    panel._viewer.layers.remove("scan · contact sheet")
     panel.mark(3)
     panel.feature.setCurrentText("gradient")
     assert panel.result is not None

@@ -225,8 +225,7 @@ def test_kinds_have_a_legend_with_counts_that_selects(qtbot, layer, panel):
     assert "closed 2" in legend.text()
     assert "open 2" in legend.text()
     assert panel.colours.bar.isHidden()
-    assert not panel.colours.map.isEnabled()
-    assert "fixed colours" in panel.colours.map.toolTip()
+    assert panel.colours.map.isHidden()
     is_open = layer.features["is_open"].to_numpy()
     colours = layer.colormap.map(layer.features["index"].to_numpy(np.int32))
     assert len(np.unique(colours[is_open], axis=0)) == 1

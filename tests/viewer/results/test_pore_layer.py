@@ -18,7 +18,7 @@ from hushpore.viewer.results.pore_layer import (
 
 
 def layer_of(result):
-    return Layer.create(*pore_layer(result, "scan pores"))
+    return Layer.create(*pore_layer(result, "scan · pores"))
 
 
 def test_the_table_goes_where_napari_looks_for_it():

@@ -56,7 +56,7 @@ def test_a_warning_with_a_button_is_shown_in_full_until_it_is_answered(qtbot):
     long = "It is damaged, or made to fill the memory. " * 9
     texts = long, "Another"
     dialogs = [NapariQtNotification(text, "warning", parent=parent) for text in texts]
-    viewer = SimpleNamespace(window=SimpleNamespace(_qt_window=parent))
+    viewer = SimpleNamespace(window=SimpleNamespace(main_menu=parent))
     pressed = []
     offer_action(viewer, long, "Go on", pressed.append, NotificationSeverity.WARNING)
     assert [bool(each.property("expanded")) for each in dialogs] == [True, False]
@@ -81,7 +81,7 @@ def test_a_note_is_shown_in_full_in_the_corner_for_as_long_as_it_takes_to_read(q
     long = "The voxel size, 19.8 µm, is taken from rock_rec.log. " * 4
     dialog = NapariQtNotification(long, "info", parent=parent)
     dialog.show()
-    viewer = SimpleNamespace(window=SimpleNamespace(_qt_window=parent))
+    viewer = SimpleNamespace(window=SimpleNamespace(main_menu=parent))
     notify_note(viewer, long)
     # the sliders of a new layer make the canvas lower while the box grows
     parent.resize(800, 560)

@@ -72,7 +72,7 @@ def test_denoised_on_a_cluster_the_result_is_a_layer_from_disk(qtbot, viewer, ad
     assert widget._buttons.cancel.isEnabled()
     qtbot.waitUntil(lambda: not widget.is_running, timeout=PATIENCE)
     assert "scan_denoised.ome.zarr" in widget._remarks.text(), widget._result._details
-    layer = viewer.layers["scan denoised"]
+    layer = viewer.layers["scan · denoised"]
     assert not isinstance(layer.data, np.ndarray)
     assert layer.metadata[METADATA_KEY]["provenance"]["cluster"]["blocks"] == 1
     assert tuple(layer.scale) == (0.5, 0.5, 0.5)
@@ -94,7 +94,7 @@ def test_pores_segmented_on_a_cluster_come_with_their_tables(qtbot, viewer, addr
     widget._buttons.run.click()
     qtbot.waitUntil(lambda: not widget.is_running, timeout=PATIENCE)
     assert "CT 1_2_pores" in widget._remarks.text(), widget._result._details
-    layer = viewer.layers["CT 1/2 pores"]
+    layer = viewer.layers["CT 1/2 · pores"]
     assert not isinstance(layer.data, np.ndarray)
     assert len(layer.features) > 0
     assert {THROATS, PROFILE} <= set(layer.metadata[METADATA_KEY])

@@ -222,7 +222,7 @@ def test_the_void_lies_over_the_slice_on_the_screen(qtbot, viewer, preview, scan
     np.testing.assert_array_equal(layer.data, (scan[3:4] <= -20.5).astype(np.uint8))
     assert tuple(layer.scale) == (2, 0.5, 0.5)
     assert tuple(layer.translate) == (6, 0, 0)
-    assert layer.name == "scan void (preview)"
+    assert layer.name == "scan · void (preview)"
     assert is_preview(layer)
 
 
@@ -245,7 +245,7 @@ def test_it_has_the_voxel_size_of_the_scan_when_that_is_another(qtbot, viewer, p
     layer.scale, layer.units = (15,) * 3, ("um",) * 3
     viewer.dims.set_point(0, 45)
     show(qtbot, preview, layer, threshold=0.0)
-    assert [each.name for each in viewer.layers] == ["scan", "scan void (preview)"]
+    assert [each.name for each in viewer.layers] == ["scan", "scan · void (preview)"]
     assert tuple(preview.layer.scale) == (15, 15, 15)
     assert tuple(preview.layer.translate) == (45, 0, 0)
     assert preview.layer.units == layer.units

@@ -35,7 +35,7 @@ def control(qtbot, viewer):
     return control
 
 
-def show(viewer, result, name="scan pores"):
+def show(viewer, result, name="scan · pores"):
     layer = viewer.add_layer(Layer.create(*pore_layer(result, name)))
     viewer.layers.selection.active = layer
     return layer

@@ -135,7 +135,7 @@ def test_run_takes_the_void_away(qtbot, widget, panel, viewer):
     qtbot.waitUntil(lambda: void(viewer) is None)
     assert not panel.shown.isChecked()
     qtbot.waitUntil(lambda: not widget.is_running, timeout=SOON)
-    np.testing.assert_array_equal(viewer.layers["scan pores"].data[z] > 0, shown)
+    np.testing.assert_array_equal(viewer.layers["scan · pores"].data[z] > 0, shown)
 
 
 def test_deleting_the_void_unchecks_it(qtbot, widget, panel, viewer):

@@ -41,13 +41,13 @@ def run(qtbot, widget):
 
 def test_the_result_of_the_denoiser_is_taken_as_soon_as_it_is_there(viewer, widget, scan):
     metadata = {METADATA_KEY: {"provenance": {"job": "denoise"}}}
-    denoised = viewer.add_image(scan, name="scan denoised", metadata=metadata)
+    denoised = viewer.add_image(scan, name="scan · denoised", metadata=metadata)
     assert widget.layer.value is denoised
 
 
 def test_what_was_measured_in_a_scan_is_no_scan(viewer, widget, scan):
     metadata = {METADATA_KEY: {"provenance": {"job": "pores"}}}
-    thickness = viewer.add_image(scan, name="scan pore thickness", metadata=metadata)
+    thickness = viewer.add_image(scan, name="scan · thickness (pores)", metadata=metadata)
     assert widget.layer.value is viewer.layers["scan"]
     for kind in (DenoiseWidget, PoresWidget, PhasesWidget, PatchesWidget):
         assert kind.accepts(thickness)
@@ -81,7 +81,7 @@ def test_a_threshold_of_ones_own_begins_where_the_method_found_one(qtbot, viewer
 def test_the_real_segmentation_runs_behind_the_widget(qtbot, viewer, widget, scan):
     run(qtbot, widget)
     assert "Porosity" in widget._result.text()
-    labels = viewer.layers["scan pores"]
+    labels = viewer.layers["scan · pores"]
     assert isinstance(labels, Labels)
     assert labels.data.shape == scan.shape
     assert tuple(labels.scale) == (2, 0.5, 0.5)
@@ -127,7 +127,7 @@ def test_of_a_series_one_image_is_to_be_chosen(qtbot, viewer, widget, scan):
 def test_the_result_can_be_merged_anew_at_once(qtbot, viewer, widget, scan):
     assert widget.remerging.isHidden()
     run(qtbot, widget)
-    labels = viewer.layers["scan pores"]
+    labels = viewer.layers["scan · pores"]
     assert widget.remerging.layer is labels
     assert not widget.remerging.isHidden()
     widget.remerging._box.setValue(50.0)
@@ -151,7 +151,7 @@ def test_a_mask_and_markers_are_layers(qtbot, viewer, widget, scan):
     widget.sample_mask.value = "left"
     widget.markers.value = "seed"
     run(qtbot, widget)
-    labels = viewer.layers["scan pores"]
+    labels = viewer.layers["scan · pores"]
     assert labels.data.max() == 1
     assert labels.data[4, 8, 8] == 1
     assert not labels.data[:, :, 16:].any()
@@ -193,7 +193,7 @@ def test_a_threshold_can_be_taken_over_to_another_scan(qtbot, viewer, widget, sc
 
 def test_a_layer_that_was_made_of_the_scan_keeps_its_threshold(qtbot, viewer, widget, scan):
     widget.threshold.value = 120.0
-    denoised = Image(scan, name="scan denoised")
+    denoised = Image(scan, name="scan · denoised")
     set_lineage(denoised, Lineage(scan_of(viewer.layers["scan"]), "", "denoise", denoised.name))
     viewer.add_layer(denoised)
     assert widget.layer.value is denoised
@@ -205,7 +205,7 @@ def test_the_merging_of_another_scan_is_out_of_the_way(qtbot, viewer, widget, sc
     viewer.add_image(scan, name="other")
     assert widget.remerging.isHidden()
     assert "Porosity" not in widget._result.text()
-    viewer.layers.selection.active = viewer.layers["scan pores"]
+    viewer.layers.selection.active = viewer.layers["scan · pores"]
     assert not widget.remerging.isHidden()
     widget.remerging._box.setValue(50.0)
     qtbot.waitUntil(lambda: not widget.remerging.is_busy)
@@ -217,7 +217,7 @@ def test_the_merging_of_another_scan_is_out_of_the_way(qtbot, viewer, widget, sc
 
 def test_labels_that_were_painted_on_are_not_taken_away(qtbot, viewer, widget):
     run(qtbot, widget)
-    labels = viewer.layers["scan pores"]
+    labels = viewer.layers["scan · pores"]
     labels.paint((4, 8, 8), 1)
     for _ in range(2):
         run(qtbot, widget)
@@ -227,7 +227,7 @@ def test_labels_that_were_painted_on_are_not_taken_away(qtbot, viewer, widget):
 
 def test_labels_that_were_painted_on_are_not_merged_anew(qtbot, viewer, widget):
     run(qtbot, widget)
-    labels, control = viewer.layers["scan pores"], widget.remerging
+    labels, control = viewer.layers["scan · pores"], widget.remerging
     control._box.setValue(50.0)
     # one that is asked for already is of no use, either
     labels.paint((4, 8, 8), 77)

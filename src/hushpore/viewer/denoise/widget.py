@@ -356,7 +356,7 @@ class DenoiseWidget(JobWidget):
         The residual (noisy minus denoised) should contain only noise.
         """
         (denoised,) = super().result_layers(result, target)
-        denoised[1]["name"] = f"{target.volume.name} denoised"
+        denoised[1]["name"] = target.named("denoised")
         # for predictions in the widget for patches
         denoised[1]["metadata"][METADATA_KEY]["model"] = result.model
         has_residual = "residual" in result.provenance
@@ -566,7 +566,7 @@ def _residual(result: Denoised, target: Target) -> LayerData:
     data, keywords, kind = layer_data(
         result.volume.replace(noisy.astype("f4") - denoised),
         placement=target.placement,
-        name=f"{target.volume.name} removed noise",
+        name=target.named("removed noise"),
         visible=False,
         contrast_limits=(-spread, spread),
     )

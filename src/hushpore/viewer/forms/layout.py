@@ -11,6 +11,7 @@ from app_model.types import KeyBinding
 from magicgui.backends._qtpy.widgets import QBaseWidget
 from magicgui.widgets.bases import BaseValueWidget
 from napari.components import ViewerModel
+from napari.settings import get_settings
 from napari.utils.action_manager import action_manager
 from napari.utils.theme import get_theme
 from qtpy.QtCore import Qt, QTimer
@@ -253,6 +254,20 @@ ACTIONS = {
 }
 
 
+#: Keys of the actions that are registered with napari, as chosen in its preferences.
+_chosen: dict[str, list[Any]] = {}
+
+
+def _follow_napari(event: Any) -> None:
+    """Take over a key that the user chose in napari's preferences; without one, all are removed."""
+    if event.name in _chosen:
+        others = [key for key in _chosen[event.name] if key != event.shortcut]
+        _chosen[event.name] = [*others, event.shortcut] if event.shortcut else []
+
+
+action_manager.events.shortcut_changed.connect(_follow_napari)
+
+
 class _Key(QShortcut):
     """A keyboard shortcut that acts while its widget is in front.
 
@@ -267,15 +282,16 @@ class _Key(QShortcut):
         self._take_keys()
         self.activated.connect(self._pressed)
         self.activatedAmbiguously.connect(self._pressed)
-        action_manager.events.shortcut_changed.connect(self._take_keys)
+        # after `_follow_napari`
+        action_manager.events.shortcut_changed.connect(self._take_keys, position="last")
 
     def _take_keys(self, event: Any = None) -> None:
         """Take over the keys that the user chose in napari's preferences."""
         keys = [self.default]
         if self.default in ACTIONS:
-            chosen = action_manager._shortcuts.get(ACTIONS[self.default][0], [])
             keys = [
-                QKeyBindingSequence(KeyBinding.validate(binding)).toString() for binding in chosen
+                QKeyBindingSequence(KeyBinding.validate(binding)).toString()
+                for binding in _chosen[ACTIONS[self.default][0]]
             ]
         # Enter is on the number pad, too
         keys = [key.replace("Enter", "Return") for key in keys] + keys
@@ -321,15 +337,16 @@ def bind(widget: QWidget, key: str, act: Callable[[], object]) -> QShortcut:
     there.
     """
     name, description = ACTIONS.get(key, ("", ""))
-    if name and name not in action_manager._actions:
+    if name and name not in _chosen:
         # napari takes a function, not a partial one
         def pressed(viewer: Any) -> None:
             press(key)
 
+        own = [qkeysequence2modelkeybinding(QKeySequence(key))]
+        _chosen[name] = list(get_settings().shortcuts.shortcuts.get(name, own))
         action_manager.register_action(name, pressed, description, ViewerModel)
-        # a key from an earlier session is bound before the action exists
-        if name not in action_manager._shortcuts:
-            action_manager.bind_shortcut(name, qkeysequence2modelkeybinding(QKeySequence(key)))
+        for chosen in tuple(_chosen[name]):
+            action_manager.bind_shortcut(name, chosen)
     return _Key(widget, key, act)
 
 

@@ -297,8 +297,14 @@ VOXEL_SIZE, OF_FILE, READ = INHERITED = ("voxel_size", "voxel_size_of_file", "re
 #: Key for labels edited by hand.
 _PAINTED = "painted"
 
-#: Endings of the names of a replaced result and of the preview of a cancelled run.
-REPLACED, CANCELLED = " (previous run)", " (cancelled)"
+#: Between the name of a scan and what a layer made from it shows.
+_DOT = " · "
+
+#: Marks in the names of a replaced result and of the preview of a cancelled run.
+PREVIOUS, CANCELLED = f"{_DOT}previous ", " (cancelled)"
+
+#: Before the input of a result where there is a newer one from another layer.
+_OF = " of "
 
 #: Ending of the name of a preview.
 PREVIEW = " (preview)"
@@ -312,6 +318,7 @@ class Lineage:
     layer: str  # `identity` of the input layer
     job: str  # key of `hushpore.jobs.JOBS`
     name: str  # given by hushpore; another name means that the user has renamed the layer
+    helps: bool = False  # whether it is an addition to the first layer of a result
 
 
 def identity(layer: Any) -> str:
@@ -331,9 +338,20 @@ def scan_of(layer: Any) -> str:
     return identity(layer) if lineage is None else lineage.scan
 
 
-def mark_as_made(layer: Any, target: Any) -> None:
+def name_of(input_name: str, shows: str) -> str:
+    """Return the name of a layer by its scan and what it shows.
+
+    napari cuts names in the middle, so they differ at their ends.
+
+    >>> name_of("bread · denoised", "pores")
+    'bread · pores'
+    """
+    return f"{input_name.partition(_DOT)[0]}{_DOT}{shows}"
+
+
+def mark_as_made(layer: Any, target: Any, helps: bool = False) -> None:
     """Set the lineage of a layer that was made from a target; call it after naming the layer."""
-    set_lineage(layer, Lineage(target.scan, target.layer, target.job, layer.name))
+    set_lineage(layer, Lineage(target.scan, target.layer, target.job, layer.name, helps))
 
 
 def set_lineage(layer: Any, lineage: Lineage) -> None:
@@ -375,31 +393,59 @@ def _remember_painting(event: Any) -> None:
 
 
 def hide_previous_results(viewer: Any, target: Any) -> None:
-    """Hide the results of the previous run of a job on a layer, for comparison with the new ones.
+    """Hide the result of the previous run of a job on a layer, for comparison with the new one.
 
-    Results of the run before that and previews of cancelled runs are removed. Layers that the user
-    has edited or renamed are hidden, but never removed. Labels that the job made from another layer
-    of the scan are hidden, too, because they would lie under the new ones.
+    The additions to it, results of the run before that and previews of cancelled runs are removed.
+    Layers that the user has edited or renamed are hidden, but never removed. Results of the job
+    from another layer of the scan get its name, and labels among them are hidden, because they
+    would lie under the new ones.
     """
     for layer in viewer.layers:
         lineage = lineage_of(layer)
         if lineage is None or (lineage.scan, lineage.job) != (target.scan, target.job):
             continue
-        if lineage.layer != target.layer and hasattr(layer, "selected_label"):
+        if lineage.layer == target.layer:
+            continue
+        if hasattr(layer, "selected_label"):
             layer.visible = False
-    remove_leftovers(viewer, target, (REPLACED, CANCELLED))
+        source = layer_with(viewer, lineage.layer)
+        if source is not None and layer.name == lineage.name and _OF not in layer.name:
+            layer.name += _OF + (source.name.partition(_DOT)[2] or "scan")
+            set_lineage(layer, dataclasses.replace(lineage, name=layer.name))
+    remove_leftovers(viewer, target, (PREVIOUS, CANCELLED))
     for layer, is_the_users in _made_of(viewer, target):
         layer.visible = False
-        if not is_the_users:
-            layer.name += REPLACED
+        lineage = lineage_of(layer)
+        if lineage is None or is_the_users:
+            continue
+        if lineage.helps:
+            discard(viewer, layer)
+        else:
+            layer.name = layer.name.replace(_DOT, PREVIOUS, 1)
             mark_as_made(layer, target)
 
 
-def remove_leftovers(viewer: Any, target: Any, endings: tuple[str, ...] = (CANCELLED,)) -> None:
-    """Remove the layers of earlier runs of a job on a layer by the endings of their names."""
+def remove_leftovers(viewer: Any, target: Any, marks: tuple[str, ...] = (CANCELLED,)) -> None:
+    """Remove the layers of earlier runs of a job on a layer by the marks in their names."""
     for layer, is_the_users in _made_of(viewer, target):
-        if layer.name.endswith(endings) and not is_the_users:
+        if any(mark in layer.name for mark in marks) and not is_the_users:
             discard(viewer, layer)
+
+
+def group_layers(viewer: Any, scan: str) -> None:
+    """Move images and results of other scans below the layers of a scan, in the same order."""
+    is_of_scan = [scan_of(layer) == scan for layer in viewer.layers]
+    lowest = is_of_scan.index(True) if any(is_of_scan) else len(is_of_scan)
+    above = [
+        number
+        for number, layer in enumerate(viewer.layers)
+        if number > lowest
+        and not is_of_scan[number]
+        # points and shapes of the user stay on top
+        and (isinstance(layer, Image) or lineage_of(layer) is not None)
+    ]
+    if above:
+        viewer.layers.move_multiple(above, lowest)
 
 
 def discard(viewer: Any, layer: Any) -> None:

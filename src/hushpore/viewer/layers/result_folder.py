@@ -22,7 +22,7 @@ from hushpore.pores.phases.result import Phases
 from hushpore.pores.result import MERGING, thickness_title
 from hushpore.pores.transport.result import is_map, map_title
 from hushpore.runs.pore_result import LABELS_IN_BLOCKS, read_result_table
-from hushpore.viewer.layers.conversion import METADATA_KEY, READ, UPSTREAM, layer_data
+from hushpore.viewer.layers.conversion import METADATA_KEY, READ, UPSTREAM, layer_data, name_of
 from hushpore.viewer.layers.layer_files import beside
 from hushpore.viewer.phases import labels_layer, regions_layer
 from hushpore.viewer.phases import thickness_layer as phase_thickness_layer
@@ -72,7 +72,7 @@ def labels_from_result(volume: Volume) -> LayerData | None:
     of_folder = volume.name == LABELS or in_blocks
     file: Callable[[str], Path]
     if of_folder and (folder / PROVENANCE).is_file() and (folder / f"{PORES}.csv").is_file():
-        record, name, file = folder / PROVENANCE, f"{folder.name} pores", folder.joinpath
+        record, name, file = folder / PROVENANCE, name_of(folder.name, "pores"), folder.joinpath
     elif beside(source, f"{PORES}.csv").is_file():
         record, name, file = _record_of(source), volume.name, partial(beside, source)
     else:
@@ -130,7 +130,7 @@ def thickness_from_result(volume: Volume) -> LayerData | None:
         return None
     folder = folder_of(volume)
     if is_map(volume.name):
-        named = volume.replace(volume.data, name=f"{folder.name} {map_title(volume.name)}")
+        named = volume.replace(volume.data, name=name_of(folder.name, map_title(volume.name)))
         return map_layer(named, (jobs_in(folder / PROVENANCE) or [{}])[-1])
     phase = _THICKNESSES[volume.name]
     table = read_result_table(folder / f"{THICKNESS}.csv")
@@ -138,7 +138,7 @@ def thickness_from_result(volume: Volume) -> LayerData | None:
     made = [job for job in jobs_in(folder / PROVENANCE) if job.get("job") in PORE_JOBS]
     if not made or not math.isfinite(largest):
         return None
-    named = volume.replace(volume.data, name=f"{folder.name} {thickness_title(phase)}")
+    named = volume.replace(volume.data, name=name_of(folder.name, thickness_title(phase)))
     return thickness_layer(named, largest, made[-1])
 
 
@@ -254,7 +254,7 @@ def layer_of_phases(volume: Volume) -> LayerData | None:
     if not made or not {"phase", "name", "share"} <= set(phases.columns):
         return None
     provenance, names = made[-1], tuple(map(str, phases["name"]))
-    named = volume.replace(volume.data, name=f"{folder.name} {volume.name}")
+    named = volume.replace(volume.data, name=name_of(folder.name, volume.name))
     if volume.name == "thickness":
         return phase_thickness_layer(named, provenance=provenance)
     if volume.name == "regions":

@@ -25,7 +25,6 @@ from hushpore.viewer.layers.conversion import (
     layer_data,
     placement_of,
     scan_of,
-    unwrapped,
     volume_of,
     watch_painting,
 )
@@ -111,23 +110,27 @@ def _shape(layer: Any) -> tuple[int, ...]:
     return tuple(data.shape)
 
 
-def keep_view_direction(viewer: Any) -> None:
-    """Set napari's view direction before the mouse moves for the first time in 3D.
+def keep_status_empty(viewer: Any) -> None:
+    """Empty napari's status line after a change of the 3D view, until the mouse moves.
 
-    Without it, the status line of napari 0.9 raises a TypeError for labels with features, and a
-    layer that is being added to the 3D view is added only partly.
+    Without a view direction, which comes with the mouse, it raises a TypeError in napari 0.9 for
+    labels with features, and a layer that is being added to the 3D view is added only partly.
     """
     dims = viewer.dims.events
     # a first volume beside 2D images also changes the view
     for changed in (dims.ndisplay, dims.ndim, dims.order):
-        changed.connect(partial(_set_view_direction, viewer))
+        changed.connect(partial(_empty_status, viewer))
+    if _fill_status not in viewer.mouse_move_callbacks:
+        viewer.mouse_move_callbacks.append(_fill_status)
 
 
-def _set_view_direction(viewer: Any, _event: object = None) -> None:
-    dims, camera = viewer.dims, viewer.scene.camera
-    # napari's proxy warns about private names
-    cursor = unwrapped(viewer.cursor)
-    cursor._view_direction = camera.calculate_nd_view_direction(dims.ndim, dims.displayed)
+def _empty_status(viewer: Any, _event: object = None) -> None:
+    if viewer.dims.ndisplay == 3:
+        viewer.mouse_over_canvas = False
+
+
+def _fill_status(viewer: Any, _event: object) -> None:
+    viewer.mouse_over_canvas = True
 
 
 #: Link that chooses the image on the screen; part of the line about a series.

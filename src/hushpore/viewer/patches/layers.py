@@ -126,7 +126,7 @@ def sheet_layer(result: Patches, target: Target, sheet: Sheet) -> LayerData:
     }
     keywords: dict[str, Any] = {
         **appearance,
-        "name": f"{target.volume.name} contact sheet",
+        "name": target.named("contact sheet"),
         "scale": (step[0], step[0]),
         "units": placement.units[-2:],
         "axis_labels": placement.axis_labels[-2:],
@@ -195,7 +195,7 @@ def _keywords(
         "provenance": result.provenance,
         "shows": shows,
     }
-    name = f"{target.volume.name} {name}"
+    name = target.named(name)
     return {**target.placement.kwargs(), "name": name, "metadata": {METADATA_KEY: metadata}, **more}
 
 
@@ -281,7 +281,7 @@ class LivePatches(QCheckBox):
         layer = Vectors(
             lines,
             **target.placement.kwargs(),
-            name=f"{target.volume.name} batch (live)",
+            name=target.named("batch (live)"),
             features=features,
             edge_color="log10 of loss",
             edge_colormap=COLOURS,

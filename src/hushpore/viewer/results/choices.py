@@ -15,7 +15,6 @@ from qtpy.QtWidgets import (
     QApplication,
     QComboBox,
     QFileDialog,
-    QGridLayout,
     QHBoxLayout,
     QLabel,
     QSizePolicy,
@@ -158,9 +157,6 @@ def _of_one_kind(known: list[Any]) -> list[Any]:
 #: Entry for random colours.
 RANDOM = "random"
 
-#: Tooltip of the colour map without a column to colour by.
-_NO_COLUMN = "Choose a column to colour by first."
-
 
 class ColourChoice(QWidget):
     """Colours the pores by a column: numbers by a colour map, categories by fixed colours.
@@ -172,9 +168,10 @@ class ColourChoice(QWidget):
         super().__init__()
         self._view: PoreView | None = None
         self.by = ColumnBox(toolTip="Colour the pores by a column of the table.")
-        self.map = compact_combo_box(toolTip=_NO_COLUMN, accessibleName="Colour map")
-        # leave space for 'Equivalent diameter' beside it
-        self.map.setMinimumContentsLength(2)
+        self.map = compact_combo_box(
+            toolTip="Colours of the column, from its lowest to its highest value.",
+            accessibleName="Colour map",
+        )
         self.map.addItems(COLORMAPS)
         for box in (self.by, self.map):
             box.currentIndexChanged.connect(self._colour)
@@ -185,14 +182,7 @@ class ColourChoice(QWidget):
             "Meaning of the colours and number of pores; click to select these pores."
         )
         self.legend.linkActivated.connect(self._select)
-        grid = QGridLayout(self)
-        grid.setContentsMargins(0, 0, 0, 0)
-        grid.setVerticalSpacing(4)
-        for column, (box, share) in enumerate(((self.by, 2), (self.map, 1))):
-            grid.setColumnStretch(column, share)
-            grid.addWidget(box, 0, column)
-        grid.addWidget(self.bar, 1, 0, 1, 2)
-        grid.addWidget(self.legend, 2, 0, 1, 2)
+        fill(QVBoxLayout(self), self.by, self.map, self.bar, self.legend, spacing=4)
 
     def show_view(self, view: PoreView | None) -> None:
         """List the numeric and categorical columns of a view; None leaves the list unchanged."""
@@ -214,12 +204,8 @@ class ColourChoice(QWidget):
             self.by.choose(column or RANDOM)
             self.map.setCurrentText(view.colormap)
         has_map = bool(column) and not kinds
-        self.map.setEnabled(has_map)
-        self.map.setToolTip(
-            "Colours of the column, from its lowest to its highest value." if has_map
-            else "Categories have fixed colours, listed below." if kinds
-            else _NO_COLUMN
-        )  # fmt: skip
+        # without a column or with categories, which have fixed colours, there is none to choose
+        self.map.setVisible(has_map)
         self.bar.setVisible(has_map)
         if has_map:
             self.bar.show_map(view.colormap, view.limits(), view.tables.unit_of(column))
@@ -390,7 +376,7 @@ class FormTab(QWidget):
         if self.table is not None:
             data = QMimeData()
             data.setText(as_csv(self.table, separator="\t") or "")
-            data.setHtml(self.page.toHtml())
+            data.setHtml("".join(form_section(self.name, self.table)))
             QApplication.clipboard().setMimeData(data)
 
     def _show(self) -> None:
@@ -400,7 +386,7 @@ class FormTab(QWidget):
         elif self.name == "none":
             self.page.setPlainText(NO_FORM)
         elif self.table is not None:
-            self.page.setHtml(_STYLE + "".join(form_section(self.name, self.table)))
+            self.page.setHtml(_STYLE + "".join(form_section(self.name, self.table, narrow=True)))
         else:
             self.page.setPlainText("Computing the form …")
             # flow through a large network takes seconds

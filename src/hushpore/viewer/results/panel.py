@@ -343,8 +343,7 @@ class ResultsWidget(LayerTrackingWidget):
         self.scene.filmed.connect(self._show_filmed)
         grid = QGridLayout()
         grid.setVerticalSpacing(4)
-        grid.setColumnStretch(1, 7)
-        grid.setColumnStretch(2, 4)
+        grid.setColumnStretch(1, 1)
         # colours first, so that messages of the other controls do not push them out of view
         lines = (
             ("&Colour", self.colours.by),
@@ -360,9 +359,9 @@ class ResultsWidget(LayerTrackingWidget):
         grid.addWidget(self.colours, 0, 1, 1, 2, Qt.AlignmentFlag.AlignTop)
         grid.addWidget(self._filter, 2, 1, 1, 2)
         grid.addWidget(self._problem, 3, 1, 1, 2)
-        grid.addWidget(self._range_of, 4, 1)
-        grid.addWidget(self._range, 4, 2)
-        grid.addWidget(self._range_text, 5, 1, 1, 2)
+        grid.addWidget(self._range_of, 4, 1, 1, 2)
+        grid.addWidget(self._range, 5, 0, 1, 2)
+        grid.addWidget(self._range_text, 5, 2)
         return grid
 
     def _build_buttons(self) -> QHBoxLayout:

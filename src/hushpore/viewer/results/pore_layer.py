@@ -30,6 +30,7 @@ from hushpore.viewer.layers.conversion import (
     is_painted,
     known_of,
     layer_data,
+    name_of,
     unpainted,
     volume_of,
 )
@@ -131,11 +132,14 @@ def thickness_layers(result: Pores, placement: Placement | None = None) -> list[
 
     The layers are above the labels and hidden at first.
     """
+    from hushpore.pores.result import thickness_title
+
     return [
         thickness_layer(
             result.thickness_volume(phase),
             float(found.edges[-1]),
             result.provenance,
+            name=name_of(result.volume.name, thickness_title(phase)),
             placement=placement,
             visible=False,
         )
@@ -163,7 +167,7 @@ def path_layers(result: Pores, placement: Placement | None = None) -> list[Layer
         result.labels_volume,
         "labels",
         placement=placement,
-        name=f"{result.volume.name} breakthrough paths",
+        name=name_of(result.volume.name, "breakthrough paths"),
         shape_type="path",
         edge_width=[max(1.0, width / 4) for width in firsts["diameter"] / spacing.min()],
         edge_color=[_PATH_COLOURS[axis] for axis in firsts.index],
@@ -176,11 +180,14 @@ def path_layers(result: Pores, placement: Placement | None = None) -> list[Layer
 def map_layers(
     transport: Transport | None, provenance: dict[str, Any], placement: Placement | None = None
 ) -> list[LayerData]:
-    """Return the maps of transport as images; hidden at first, except the first one."""
+    """Return the maps of transport as images; hidden at first."""
+    from hushpore.pores.transport.result import map_title
+
     volumes = {} if transport is None else transport.map_volumes
+    words: dict[str, Any] = {"placement": placement, "visible": False}
     return [
-        map_layer(volume, provenance, placement=placement, visible=number == 0)
-        for number, volume in enumerate(volumes.values())
+        map_layer(volume, provenance, name=name_of(volume.name, map_title(name)), **words)
+        for name, volume in volumes.items()
     ]
 
 

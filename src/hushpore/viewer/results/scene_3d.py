@@ -14,7 +14,7 @@ from qtpy.QtGui import QColor, QImage, QImageWriter, QPainter
 
 from hushpore.base.errors import OutputError
 from hushpore.viewer.forms.choices import is_preview
-from hushpore.viewer.layers.conversion import METADATA_KEY, unwrapped
+from hushpore.viewer.layers.conversion import METADATA_KEY, identity, lineage_of, unwrapped
 from hushpore.viewer.results.record_panel import save_with, with_ending
 from hushpore.viewer.results.table import cell_text
 from hushpore.viewer.running.worker import LatestOnlyWorker, calling
@@ -225,9 +225,14 @@ class Scene3D(QObject):
             if isinstance(layer, Image) and not layer.rgb and not layer.multiscale
             if layer.data.shape == shape and not is_preview(layer)
         ]
-        named = [layer for layer in images if view.layer.name.startswith(layer.name)]
-        # prefer the image with the name at the start of the name of the pores
-        return max(named or images[:1], key=lambda layer: len(layer.name), default=None)
+        made = lineage_of(view.layer)
+        source, name = "" if made is None else made.layer, view.layer.name
+
+        def fits(layer: Any) -> tuple[bool, int]:
+            # without a record, prefer the image with the name at the start of that of the pores
+            return identity(layer) == source, len(layer.name) * name.startswith(layer.name)
+
+        return max(images, key=fits, default=None)
 
     def _add_ghost(self, sample: Any, values: Float32s, step: int) -> None:
         # offset to the centre of a block of voxels

@@ -107,7 +107,7 @@ class Previews:
         keywords = {
             **self._placement(preview).kwargs(),
             **(self._target.appearance if kind == "image" else {}),
-            "name": f"{self._target.volume.name} {preview.name}{PREVIEW}",
+            "name": f"{self._target.named(preview.name)}{PREVIEW}",
             "metadata": {METADATA_KEY: {"preview": preview.name, "index": preview.index}},
         }
         layer = Layer.create(_image(preview), keywords, kind)
@@ -275,7 +275,7 @@ class SlicePreview(QObject):
         words = {
             **target.placement.at((*index, 0, 0)).kwargs(),
             # the input may be a preview, which becomes a result under this layer
-            "name": f"{target.volume.name.removesuffix(PREVIEW)} {self._title}{PREVIEW}",
+            "name": f"{target.named(self._title)}{PREVIEW}",
             "metadata": {METADATA_KEY: {"preview": self._title, "index": index}},
         }
         if not self._colours:

@@ -116,9 +116,8 @@ def notices_of(viewer: Any, message: str) -> list[Any]:
     window = getattr(viewer, "window", None)
     if window is None:
         return []
-    boxes = [
-        box for box in window._qt_window.findChildren(QDialog) if hasattr(box, "toggle_expansion")
-    ]
+    boxes = window.main_menu.window().findChildren(QDialog)
+    boxes = [box for box in boxes if hasattr(box, "toggle_expansion")]
     return [box for box in boxes if box.message.text() == message]
 
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from napari import current_viewer
 from napari.utils.progress import cancelable_progress
-from napari.utils.task_status import Status
-from qtpy.QtCore import QTimer
+from qtpy.QtCore import QEvent, QObject, Qt, QTimer
+from qtpy.QtWidgets import QMessageBox, QWidget
 
 from hushpore.viewer.running.problem import notify_problem
 from hushpore.viewer.running.worker import JobWorker
@@ -24,29 +23,39 @@ BAR_STEPS = 1000
 
 
 def ask_before_close(worker: JobWorker, consequence: str) -> None:
-    """Have napari ask before its window is closed while a worker runs.
+    """Ask before the window is closed by its button while a worker runs.
 
     `worker`: the worker, before its start. `consequence`: effect of closing the window on its work,
     shown in the question.
     """
     window = getattr(current_viewer(), "window", None)
-    if window is None:
-        return
-    # napari has no public name for this yet
-    task = window._register_task_status(
-        "hushpore", Status.BUSY, f"{worker.name}: {consequence}", worker.cancel
-    )
-    ends = {
-        worker.returned: Status.COMPLETED,
-        worker.failed: Status.FAILED,
-        worker.cancelled: Status.CANCELLED,
-    }
-    for signal, status in ends.items():
-        signal.connect(partial(_end_task, window, task, status))
+    if window is not None:
+        _CloseQuestion(window.main_menu.window(), worker, f"{worker.name}: {consequence}.")
 
 
-def _end_task(window: Any, task: Any, status: Status, *_: object) -> None:
-    window._update_task_status(task, status)
+class _CloseQuestion(QObject):
+    """The question of a worker before the window is closed; deleted when the worker ends."""
+
+    def __init__(self, window: QWidget, worker: JobWorker, text: str) -> None:
+        super().__init__(window)
+        self._text = text
+        window.installEventFilter(self)
+        for ended in (worker.returned, worker.failed, worker.cancelled):
+            ended.connect(self.deleteLater)
+
+    def eventFilter(self, watched: Any, event: Any) -> bool:  # noqa: N802 - Qt's name
+        """Keep the window open if the user says so."""
+        if event.type() != QEvent.Type.Close or not event.spontaneous():
+            return False
+        close, stay = QMessageBox.StandardButton.Close, QMessageBox.StandardButton.Cancel
+        kind, title = QMessageBox.Icon.Question, "Close the window?"
+        box = QMessageBox(kind, title, self._text, close | stay, watched)
+        # names of scans are no HTML
+        box.setTextFormat(Qt.TextFormat.PlainText)
+        if box.exec() == close:
+            return False
+        event.ignore()
+        return True
 
 
 class Activity(cancelable_progress):
@@ -73,7 +82,8 @@ class Activity(cancelable_progress):
     def show(self, progress: Progress) -> None:
         """Advance the bar; napari processes events meanwhile."""
         at = round(BAR_STEPS * progress.fraction)
-        if at != self._at and self in Activity._all_instances:
+        # disabled once it is closed
+        if at != self._at and not self.disable:
             moved, self._at = at - self._at, at
             self.update(moved)
 

@@ -24,6 +24,7 @@ from hushpore.viewer.layers.conversion import (
     identity,
     known_of,
     mark_as_made,
+    name_of,
     placement_of,
     scan_of,
     volume_of,
@@ -54,6 +55,10 @@ class Target:
     # metadata for the results: records of the previous jobs, the voxel size given by the user, and
     # how the scan was read
     inherited: dict[str, Any] = field(default_factory=dict)
+
+    def named(self, shows: str) -> str:
+        """Return the name of a layer made from this one, by what it shows."""
+        return name_of(self.volume.name, shows)
 
 
 def capture(
@@ -176,8 +181,8 @@ def cluster_task(widget: Any, target: Target, settings: Settings, device: str, w
 def _made(found: list[LayerData], target: Target) -> list[Layer]:
     """Return the layers of a result, with their lineage."""
     layers: list[Any] = [Layer.create(*data) for data in found]
-    for layer in layers:
-        mark_as_made(layer, target)
+    for number, layer in enumerate(layers):
+        mark_as_made(layer, target, helps=number > 0)
         known_of(layer).update(target.inherited)
         show_colour_bar(layer)
     return layers

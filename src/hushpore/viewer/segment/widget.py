@@ -415,14 +415,14 @@ class PoresWidget(JobWidget):
     @classmethod
     def result_layers(cls, result: Pores, target: Target) -> list[LayerData]:
         """Return the labels with their tables, the local thickness, and breakthrough paths."""
-        return _layers(result, f"{target.volume.name} pores", target)
+        return _layers(result, target.named("pores"), target)
 
     @classmethod
     def cluster_layers(cls, result: Written, target: Target) -> list[LayerData]:
         """Return the lazy labels with the tables of the result folder."""
         from hushpore.viewer.layers.result_folder import layer_of_result
 
-        return [layer_of_result(result.folder, f"{target.volume.name} pores", target.placement)]
+        return [layer_of_result(result.folder, target.named("pores"), target.placement)]
 
     def facts(self, volume: Volume) -> str:
         """Return the line about the layer, with an explanation of labels."""
@@ -510,7 +510,7 @@ class MeasureWidget(JobWidget):
     @classmethod
     def result_layers(cls, result: Pores, target: Target) -> list[LayerData]:
         """Return the labels with their tables, the local thickness, and breakthrough paths."""
-        return _layers(result, f"{target.volume.name} measured", target)
+        return _layers(result, target.named("measured"), target)
 
 
 def _layers(result: Pores, name: str, target: Target) -> list[LayerData]:
