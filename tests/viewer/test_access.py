@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from napari._qt.dialogs.qt_notification import NapariQtNotification
+from napari.utils.colormaps import label_colormap
 from qtpy.QtCore import Qt
 from qtpy.QtGui import QColor, QKeySequence, QShortcut
 from qtpy.QtWidgets import (
@@ -27,8 +28,11 @@ from qtpy.QtWidgets import (
 )
 from skimage.color import deltaE_ciede2000, rgb2lab
 
+import hushpore
 from hushpore import Volume
+from hushpore.pores.phases.result import COLOURS as PHASE_COLOURS
 from hushpore.runs.batch import Batch
+from hushpore.sample_data import foam_phantom
 from hushpore.viewer.batch import BatchWidget
 from hushpore.viewer.denoise.widget import DenoiseWidget
 from hushpore.viewer.forms.layout import (
@@ -47,6 +51,7 @@ from hushpore.viewer.preferences import PreferencesWidget
 from hushpore.viewer.results.compare import CompareWidget
 from hushpore.viewer.results.panel import ResultsWidget
 from hushpore.viewer.results.plots import _LINE, _MARK, PlotsWidget
+from hushpore.viewer.results.pore_layer import _PATH_COLOURS
 from hushpore.viewer.results.pore_view import PALETTE
 from hushpore.viewer.results.record_panel import RecordWidget
 from hushpore.viewer.segment.grey_panel import VOID_COLOUR, WEAK_COLOUR
@@ -373,13 +378,35 @@ def seen_by(colour, matrix):
 @pytest.mark.parametrize("kind", SEEN)
 @pytest.mark.parametrize(
     ("colours", "least"),
-    [((VOID_COLOUR, WEAK_COLOUR), 15), ((_LINE, _MARK), 15), (PALETTE[:2], 15), (PALETTE, 5)],
+    [
+        ((VOID_COLOUR, WEAK_COLOUR), 15),
+        ((_LINE, _MARK), 15),
+        (PALETTE[:2], 15),
+        (PALETTE, 5),
+        (PHASE_COLOURS, 5),
+        (_PATH_COLOURS.values(), 10),
+    ],
 )
 def test_colours_that_mean_something_are_told_apart_by_the_colour_blind(kind, colours, least):
     seen = [rgb2lab(seen_by(colour, SEEN[kind])) for colour in colours]
     nearest = min(deltaE_ciede2000(a, b) for a, b in itertools.combinations(seen, 2))
     # differences of some 2 are just seen side by side
     assert nearest > least
+
+
+@pytest.mark.parametrize("kind", SEEN)
+def test_nearly_all_neighbouring_pores_are_told_apart_by_the_colour_blind(kind):
+    # 49 random colours: one pair in 49 has the same for everybody
+    found = hushpore.segment_pores(foam_phantom((64, 128, 128), noise=0.05, rings=0).volume)
+    pairs = found.throats[["pore_1", "pore_2"]].to_numpy()
+    colours = label_colormap(49)
+    seen = [
+        rgb2lab(seen_by(QColor.fromRgbF(*map(float, colours.map(label))), SEEN[kind]))
+        for label in range(pairs.max() + 1)
+    ]
+    away = deltaE_ciede2000(*(np.array(seen)[each] for each in pairs.T))
+    assert len(away) > 200
+    assert np.mean(away > 5) > 0.95
 
 
 def test_the_check_of_colours_finds_red_and_green_alike():
