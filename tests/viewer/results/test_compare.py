@@ -170,7 +170,7 @@ def test_two_measurements_of_phases_are_compared_by_name(widget, viewer, qtbot):
         viewer.add_layer(Layer.create(*phase_layers(found, target)[0]))
     qtbot.waitUntil(lambda: widget.result is not None and widget.result.pores is None, timeout=SOON)
     assert [choice.native.currentText() for choice in (widget.a, widget.b)] == [
-        "one phases", "other phases",
+        "one · phases", "other · phases",
     ]  # fmt: skip
     row = column(widget, 0).index("share of pores (%)")
     assert [column(widget, place)[row] for place in (1, 2, 3)] == ["30", "40", "+33.3 %"]
