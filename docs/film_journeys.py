@@ -107,7 +107,7 @@ def crop(film: Recorder, scratch: Path) -> None:
         tifffile.imwrite(folder / f"core_{number:04}.tif", plane)
     film.caption = "Drop a folder of slices on the window"
     film.bring(folder)
-    film.caption = "Layers > Data > Crop and bin"
+    film.caption = "Prepare: crop and bin the scan"
     panel = film.widget("Crop")
     settle(1)
     film.hold()
@@ -135,7 +135,7 @@ def compare(film: Recorder, scratch: Path) -> None:
         write_result(folder, [hushpore.segment_pores(scan)], scan)
         film.bring(folder)
         film.viewer.layers[-1].visible = number == 2
-    film.caption = "Plugins > hushpore > Results, Compare"
+    film.caption = "Results: compare both"
     panel = film.widget("Compare")
     settle(1)
     wait(lambda: panel.result is not None, PATIENCE)

@@ -62,7 +62,7 @@ def main(seconds: float) -> None:
     panel.go_to(int(order[0]))
     viewer.reset_view()
     for layer in viewer.layers:
-        if layer.name.endswith(("denoised", "removed")):
+        if layer.name.endswith(("denoised", "removed noise")):
             layer.visible = False
     patches._lower.ensureWidgetVisible(panel.table)
     save(viewer, IMAGES / "patches-phantom.png")
