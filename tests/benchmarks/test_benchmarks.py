@@ -146,7 +146,7 @@ NOT_HERE = {
     ),
     "denoise_correlated": "compares diameters of pores, of which a tiny scan has none",
     **dict.fromkeys(
-        ("live", "positions", "window_steps"),
+        ("live", "positions", "window_purposes", "window_steps"),
         "opens a window in a process of its own, on a screen that is drawn on",
     ),
 }  # fmt: skip
@@ -173,7 +173,7 @@ def test_what_is_not_run_here_can_be_imported_at_least(name: str) -> None:
     [
         *((f"denoise_{name}", "photos") for name in ("quality", "set12")),
         ("noise_model", "snow.tif"),
-        *((name, "a screen") for name in ("live", "positions", "window_steps")),
+        *((name, "a screen") for name in ("live", "positions", "window_purposes", "window_steps")),
     ],
 )
 def test_what_is_missing_is_said_in_one_line(
