@@ -177,7 +177,7 @@ def test_a_second_scan_uses_the_classifier_in_one_click(
     panel = widget.strokes_panel
     assert panel.reuse.isHidden()
     panel.paint.click()
-    layer = viewer.layers["scan strokes"]
+    layer = viewer.layers["scan · strokes"]
     paint(layer, 2)
     widget.names.value = "left, right"
     widget.run()

@@ -59,7 +59,7 @@ def open_viewer(paths: Sequence[str | os.PathLike[str]] = (), sample: bool = Fal
 
     say("Loading napari …")
     viewer = napari.Viewer(title="hushpore")
-    viewer.window._qt_window.setWindowIcon(QIcon(picture))  # napari has set its own
+    viewer.window.main_menu.window().setWindowIcon(QIcon(picture))  # napari has set its own
     say("Loading the widgets …")
     arrange(viewer)
     splash.close()
