@@ -304,7 +304,7 @@ class JobWidget(JobHooks):
         assert self._now is not None
         target = self._now.target
         # some may have been deleted since
-        made = [layer for layer in made if layer in self._viewer.layers]
+        made = list(filter(self._viewer.layers.__contains__, made))
         from hushpore.viewer.layers.voxel_size import link_scales
 
         link_scales(self._viewer, made, target)

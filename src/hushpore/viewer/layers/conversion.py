@@ -412,7 +412,7 @@ def hide_previous_results(viewer: Any, target: Any) -> None:
         if source is not None and layer.name == lineage.name and _OF not in layer.name:
             layer.name += _OF + (source.name.partition(_DOT)[2] or "scan")
             set_lineage(layer, dataclasses.replace(lineage, name=layer.name))
-    remove_leftovers(viewer, target, (PREVIOUS, CANCELLED))
+    remove_leftovers(viewer, target, PREVIOUS)
     for layer, is_the_users in _made_of(viewer, target):
         layer.visible = False
         lineage = lineage_of(layer)
@@ -425,25 +425,22 @@ def hide_previous_results(viewer: Any, target: Any) -> None:
             mark_as_made(layer, target)
 
 
-def remove_leftovers(viewer: Any, target: Any, marks: tuple[str, ...] = (CANCELLED,)) -> None:
-    """Remove the layers of earlier runs of a job on a layer by the marks in their names."""
+def remove_leftovers(viewer: Any, target: Any, mark: str = CANCELLED) -> None:
+    """Remove previews of cancelled runs of a job on a layer, and layers with a mark in the name."""
     for layer, is_the_users in _made_of(viewer, target):
-        if any(mark in layer.name for mark in marks) and not is_the_users:
+        if (CANCELLED in layer.name or mark in layer.name) and not is_the_users:
             discard(viewer, layer)
 
 
 def group_layers(viewer: Any, scan: str) -> None:
     """Move images and results of other scans below the layers of a scan, in the same order."""
-    is_of_scan = [scan_of(layer) == scan for layer in viewer.layers]
-    lowest = is_of_scan.index(True) if any(is_of_scan) else len(is_of_scan)
-    above = [
-        number
-        for number, layer in enumerate(viewer.layers)
-        if number > lowest
-        and not is_of_scan[number]
+    lowest, above = -1, list[int]()
+    for number, layer in enumerate(viewer.layers):
+        if scan_of(layer) == scan:
+            lowest = number if lowest < 0 else lowest
         # points and shapes of the user stay on top
-        and (isinstance(layer, Image) or lineage_of(layer) is not None)
-    ]
+        elif lowest >= 0 and (isinstance(layer, Image) or lineage_of(layer) is not None):
+            above.append(number)
     if above:
         viewer.layers.move_multiple(above, lowest)
 

@@ -15,6 +15,7 @@ from hushpore.viewer.layers.conversion import (
     PREVIEW,
     layer_with,
     mark_as_made,
+    name_of,
     placement_of,
     unwrapped,
 )
@@ -107,7 +108,7 @@ class Previews:
         keywords = {
             **self._placement(preview).kwargs(),
             **(self._target.appearance if kind == "image" else {}),
-            "name": f"{self._target.named(preview.name)}{PREVIEW}",
+            "name": f"{name_of(self._target.volume.name, preview.name)}{PREVIEW}",
             "metadata": {METADATA_KEY: {"preview": preview.name, "index": preview.index}},
         }
         layer = Layer.create(_image(preview), keywords, kind)
@@ -275,7 +276,7 @@ class SlicePreview(QObject):
         words = {
             **target.placement.at((*index, 0, 0)).kwargs(),
             # the input may be a preview, which becomes a result under this layer
-            "name": f"{target.named(self._title)}{PREVIEW}",
+            "name": f"{name_of(target.volume.name, self._title)}{PREVIEW}",
             "metadata": {METADATA_KEY: {"preview": self._title, "index": index}},
         }
         if not self._colours:

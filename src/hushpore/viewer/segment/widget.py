@@ -32,7 +32,7 @@ from hushpore.viewer.forms.layout import (
     with_key,
 )
 from hushpore.viewer.job_widget import JobWidget
-from hushpore.viewer.layers.conversion import is_painted, is_result, scan_of, unwrapped
+from hushpore.viewer.layers.conversion import is_painted, is_result, name_of, scan_of, unwrapped
 from hushpore.viewer.layers.visibility import SHOWN
 from hushpore.viewer.results.pore_layer import (
     colour_numbers,
@@ -415,14 +415,16 @@ class PoresWidget(JobWidget):
     @classmethod
     def result_layers(cls, result: Pores, target: Target) -> list[LayerData]:
         """Return the labels with their tables, the local thickness, and breakthrough paths."""
-        return _layers(result, target.named("pores"), target)
+        return _layers(result, name_of(target.volume.name, "pores"), target)
 
     @classmethod
     def cluster_layers(cls, result: Written, target: Target) -> list[LayerData]:
         """Return the lazy labels with the tables of the result folder."""
         from hushpore.viewer.layers.result_folder import layer_of_result
 
-        return [layer_of_result(result.folder, target.named("pores"), target.placement)]
+        return [
+            layer_of_result(result.folder, name_of(target.volume.name, "pores"), target.placement)
+        ]
 
     def facts(self, volume: Volume) -> str:
         """Return the line about the layer, with an explanation of labels."""
@@ -510,7 +512,7 @@ class MeasureWidget(JobWidget):
     @classmethod
     def result_layers(cls, result: Pores, target: Target) -> list[LayerData]:
         """Return the labels with their tables, the local thickness, and breakthrough paths."""
-        return _layers(result, target.named("measured"), target)
+        return _layers(result, name_of(target.volume.name, "measured"), target)
 
 
 def _layers(result: Pores, name: str, target: Target) -> list[LayerData]:
