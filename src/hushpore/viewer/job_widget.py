@@ -42,7 +42,6 @@ from hushpore.viewer.forms.layout import (
 from hushpore.viewer.layers.conversion import (
     LayerData,
     discard,
-    group_layers,
     hide_previous_results,
     identity,
     is_result,
@@ -308,7 +307,6 @@ class JobWidget(JobHooks):
         from hushpore.viewer.layers.voxel_size import link_scales
 
         link_scales(self._viewer, made, target)
-        group_layers(self._viewer, target.scan)
         self._finish()
         self.result, self._made = outcome.result, made
         if made:

@@ -398,10 +398,16 @@ def hide_previous_results(viewer: Any, target: Any) -> None:
     The additions to it, results of the run before that and previews of cancelled runs are removed.
     Layers that the user has edited or renamed are hidden, but never removed. Results of the job
     from another layer of the scan get its name, and labels among them are hidden, because they
-    would lie under the new ones.
+    would lie under the new ones. Images and results of other scans move below those of this scan.
     """
-    for layer in viewer.layers:
+    lowest, above = -1, list[int]()
+    for number, layer in enumerate(viewer.layers):
         lineage = lineage_of(layer)
+        if scan_of(layer) == target.scan:
+            lowest = number if lowest < 0 else lowest
+        # points and shapes of the user stay on top
+        elif lowest >= 0 and (isinstance(layer, Image) or lineage is not None):
+            above.append(number)
         if lineage is None or (lineage.scan, lineage.job) != (target.scan, target.job):
             continue
         if lineage.layer == target.layer:
@@ -412,6 +418,8 @@ def hide_previous_results(viewer: Any, target: Any) -> None:
         if source is not None and layer.name == lineage.name and _OF not in layer.name:
             layer.name += _OF + (source.name.partition(_DOT)[2] or "scan")
             set_lineage(layer, dataclasses.replace(lineage, name=layer.name))
+    if above:
+        viewer.layers.move_multiple(above, lowest)
     remove_leftovers(viewer, target, PREVIOUS)
     for layer, is_the_users in _made_of(viewer, target):
         layer.visible = False
@@ -430,19 +438,6 @@ def remove_leftovers(viewer: Any, target: Any, mark: str = CANCELLED) -> None:
     for layer, is_the_users in _made_of(viewer, target):
         if (CANCELLED in layer.name or mark in layer.name) and not is_the_users:
             discard(viewer, layer)
-
-
-def group_layers(viewer: Any, scan: str) -> None:
-    """Move images and results of other scans below the layers of a scan, in the same order."""
-    lowest, above = -1, list[int]()
-    for number, layer in enumerate(viewer.layers):
-        if scan_of(layer) == scan:
-            lowest = number if lowest < 0 else lowest
-        # points and shapes of the user stay on top
-        elif lowest >= 0 and (isinstance(layer, Image) or lineage_of(layer) is not None):
-            above.append(number)
-    if above:
-        viewer.layers.move_multiple(above, lowest)
 
 
 def discard(viewer: Any, layer: Any) -> None:
