@@ -420,23 +420,22 @@ def hide_previous_results(viewer: Any, target: Any) -> None:
             set_lineage(layer, dataclasses.replace(lineage, name=layer.name))
     if above:
         viewer.layers.move_multiple(above, lowest)
-    remove_leftovers(viewer, target, PREVIOUS)
     for layer, is_the_users in _made_of(viewer, target):
         layer.visible = False
         lineage = lineage_of(layer)
         if lineage is None or is_the_users:
             continue
-        if lineage.helps:
+        if lineage.helps or PREVIOUS in layer.name or CANCELLED in layer.name:
             discard(viewer, layer)
         else:
             layer.name = layer.name.replace(_DOT, PREVIOUS, 1)
             mark_as_made(layer, target)
 
 
-def remove_leftovers(viewer: Any, target: Any, mark: str = CANCELLED) -> None:
-    """Remove previews of cancelled runs of a job on a layer, and layers with a mark in the name."""
+def remove_leftovers(viewer: Any, target: Any) -> None:
+    """Remove previews of cancelled runs of a job on a layer."""
     for layer, is_the_users in _made_of(viewer, target):
-        if (CANCELLED in layer.name or mark in layer.name) and not is_the_users:
+        if CANCELLED in layer.name and not is_the_users:
             discard(viewer, layer)
 
 
