@@ -76,7 +76,7 @@ def picture_measures(viewer: Any, folder: Path) -> None:
     save(viewer, folder / "rev.png")
     results._fold.button.click()
     for layer in viewer.layers:
-        layer.visible = layer.name.endswith("thickness")
+        layer.visible = "thickness" in layer.name
     plots._kind.setCurrentText("Local thickness")
     save(viewer, folder / "thickness.png")
 
