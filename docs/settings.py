@@ -45,7 +45,9 @@ def settings_page() -> str:
 
 def _place(job: str) -> str:
     """Return dock and page of a job in napari."""
-    page = OF_JOB[job]
+    page = OF_JOB.get(job)
+    if page is None:
+        return "a dock of its own"
     dock = next(name for name, pages in DOCKS.items() if page in pages)
     return f"*{dock}*" if dock == page else f"*{dock}*, page *{page}*"
 

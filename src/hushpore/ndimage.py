@@ -195,8 +195,8 @@ def distance_transform_edt(
     Examples
     --------
     >>> distance_transform_edt([[0, 1, 1], [1, 1, 1]], sampling=(2, 1))
-    array([[0.       , 1.       , 2.       ],
-           [2.       , 2.236068 , 2.828427 ]], dtype=float32)
+    array([[0.      , 1.      , 2.      ],
+           [2.      , 2.236068, 2.828427]], dtype=float32)
     """
     if return_indices or not return_distances:
         raise InputError(

@@ -83,9 +83,9 @@ def test_what_does_not_fit_is_refused_before_it_is_read(
     done = call("phases", scan, "-o", tmp_path / "out", "--thickness")
     assert done.exit_code != 0
     # 3,200 voxels of 1 byte, and 22 more of each
-    assert "in one piece in memory: rock needs 7.68e-05 GB" in done.stderr
-    assert "leave out thickness and regions" in done.stderr
-    assert "'hushpore pores' also works in slabs" in done.stderr
+    assert "7.68e-05 GB, and 9e-06 GB are free" in done.stderr
+    assert "Leave them out, crop the volume or bin it" in done.stderr
+    assert "Thickness, regions, transport" in done.stderr
     assert not (tmp_path / "out").exists()
 
 

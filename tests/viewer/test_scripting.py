@@ -88,7 +88,7 @@ def test_a_job_needs_no_more_than_its_entry_to_be_run_in_the_window(widget, view
     assert widget.worker is None
     assert result is widget.result
     np.testing.assert_array_equal(result.volume.data, median_filter(scan, 5))
-    made = viewer.layers["scan median"]
+    made = viewer.layers["scan · median"]
     assert isinstance(made, Image)
     assert tuple(made.scale) == (2, 1, 1)
     np.testing.assert_array_equal(made.data, median_filter(scan, 5))
@@ -169,7 +169,7 @@ def test_a_result_is_let_go_once_its_layers_are_gone(widget, viewer):
     gone = weakref.ref(widget.wait(SOON))
     viewer.layers.remove("scan")
     assert widget.result is not None
-    viewer.layers.remove("scan median")
+    viewer.layers.remove("scan · median")
     assert widget.result is None
     # the last signal of the worker holds it, too
     QApplication.processEvents()

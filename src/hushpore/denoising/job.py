@@ -96,7 +96,7 @@ def denoise(volume: Volume, settings: DenoiseSettings, backend: Backend) -> Job:
     finally:
         (workplace or backend).release()
     timing = log.timer.timing()
-    if backend.device == "cpu":  # PyTorch's threads, not those of the kernels, change sums
+    if backend.name.startswith("CPU,"):  # PyTorch's threads, not those of the kernels, change sums
         backend = replace(backend, name="", threads=torch.get_num_threads())
     provenance = make_provenance(
         "denoise", volume, settings, backend.description, timing, log.notes

@@ -153,5 +153,5 @@ def test_a_forest_is_the_same_on_any_number_of_threads(threads: KernelThreads) -
     values, classes = rng.normal(size=(300, 6)).astype(np.float32), rng.integers(0, 3, 300)
     with KernelThreads(1) as one:
         alone = Forest.grown(values, classes, one)
-    for name, array in Forest.grown(values, classes, threads).arrays.items():
-        np.testing.assert_array_equal(array, alone.arrays[name])
+    for name, array in vars(Forest.grown(values, classes, threads)).items():
+        np.testing.assert_array_equal(array, getattr(alone, name))

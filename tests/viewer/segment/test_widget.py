@@ -209,7 +209,7 @@ def test_the_merging_of_another_scan_is_out_of_the_way(qtbot, viewer, widget, sc
     assert not widget.remerging.isHidden()
     widget.remerging._box.setValue(50.0)
     qtbot.waitUntil(lambda: not widget.remerging.is_busy)
-    assert "<br>scan pores: " in widget._result.text()
+    assert "<br>scan · pores: " in widget._result.text()
     assert widget.timing.isHidden()
     # which the next run on the other scan does not take over
     assert widget.form.value.merge_height == "auto"

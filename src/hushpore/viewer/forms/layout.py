@@ -291,7 +291,7 @@ class _Key(QShortcut):
         if self.default in ACTIONS:
             keys = [
                 QKeyBindingSequence(KeyBinding.validate(binding)).toString()
-                for binding in _chosen[ACTIONS[self.default][0]]
+                for binding in _chosen.get(ACTIONS[self.default][0], ())
             ]
         # Enter is on the number pad, too
         keys = [key.replace("Enter", "Return") for key in keys] + keys
