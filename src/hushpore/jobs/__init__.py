@@ -234,6 +234,7 @@ JOBS = Registry("jobs", JobDescription, {
         report="hushpore.runs.report_page:phase_report",
         repeat="hushpore.pores.phases.classifier:repeated_phases",
         more_figures="hushpore.pores.phases.measures:figures_of",
+        cluster="hushpore.cluster.phases:phases_on",
         check="hushpore.pores.phases.job:check_volume",
     ),
     "patches": JobDescription(

@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from hushpore.pores.phases.result import Phases
     from hushpore.pores.phases.settings import PhaseSettings
     from hushpore.pores.preview import GreySurvey, SliceVoid
+    from hushpore.runs.pipeline import Written
     from hushpore.viewer.forms.choices import LayerChoice
     from hushpore.viewer.forms.form import SettingsForm
     from hushpore.viewer.layers.conversion import LayerData
@@ -445,6 +446,11 @@ class PhasesWidget(JobWidget):
     def result_layers(cls, result: Phases, target: Target) -> list[LayerData]:
         """Return labels in the colours of the phases, regions and thickness."""
         return phase_layers(result, target)
+
+    @classmethod
+    def cluster_layers(cls, result: Written, target: Target) -> list[LayerData]:
+        """Return the same layers, of the result that the cluster has written."""
+        return phase_layers(result.result, target)
 
     def settings(self) -> Settings:
         """Return the settings for a run; labels are used as phases."""

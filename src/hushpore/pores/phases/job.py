@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from contextlib import ExitStack, closing
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -40,12 +41,13 @@ from hushpore.pores.watershed.graph import Tables
 from hushpore.pores.work import AT_A_TIME, LEAST_SLICES, Work, plan_slabs, spacing_of
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterator
+    from collections.abc import Callable, Generator, Iterator
 
     from hushpore.base.arrays import Float32s, Float64s, Int64s
     from hushpore.base.events import Event, Job
     from hushpore.pores.engine import Pass
-    from hushpore.pores.phases.labelling import Found
+    from hushpore.pores.phases.classifier import Classifier
+    from hushpore.pores.phases.labelling import Found, Rows
     from hushpore.pores.phases.measures import FoundRegions
     from hushpore.pores.phases.settings import PhaseSettings
     from hushpore.pores.slabs import Stack
@@ -66,11 +68,17 @@ _MANY_DOUBTFUL = 0.1
 _MOST_VOXELS = 2**31 - 1  # limit of int32 indices
 
 
-def measure_phases(volume: Volume, settings: PhaseSettings, backend: Backend) -> Job:
+def measure_phases(
+    volume: Volume,
+    settings: PhaseSettings,
+    backend: Backend,
+    classify: Callable[[Classifier], Rows] | None = None,
+) -> Job:
     """Separate the phases of a volume, and measure the phases and their contacts.
 
     `volume`: 2D or 3D grey values of any real dtype; or integer labels, with ``are_labels``.
-    `backend`: ignored apart from its timer; the job runs on the CPU.
+    `backend`: ignored apart from its timer; the job runs on the CPU. `classify`: yields the phases
+    of the volume by a classifier, found elsewhere; by default they are found here.
     Yields: Progress, Timing, Note; after every slab of a stage.
     Returns: `Phases`.
     Raises InputError if the volume has leading axes, is empty, constant or boolean, holds NaN, has
@@ -90,7 +98,7 @@ def measure_phases(volume: Volume, settings: PhaseSettings, backend: Backend) ->
         work = Work(volume, how, slabs, scratch, threads, stages.timer)
         find = find_labels if settings.are_labels else find_phases
         if settings.is_classified:
-            find = find_strokes
+            find = partial(find_strokes, classify=classify)
         found = yield from find(work, settings, stages)
         if not found.sample:
             raise InputError(

@@ -28,7 +28,7 @@ from hushpore.pores.work import NO_AIR, Threshold
 from hushpore.scan.exterior import Exterior, find_exterior, make_thumbnail
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     import numpy.typing as npt
 
@@ -43,6 +43,8 @@ if TYPE_CHECKING:
 
     #: Returns where slices are inside the sample mask, bool, (z, y, x).
     Inside = Callable[[int, int], Mask]
+    #: The first slice and the phases of rows of boxes, and the share done in between.
+    Rows = Iterator[float | tuple[int, UInt8s]]
 
 #: Depth of the valleys between phases that thresholds separate, as a share of the lower peak. It is
 #: 0.1 for such a made scan, and at least 0.6 for others (benchmarks/strokes.py).
@@ -273,8 +275,16 @@ def _take_labels(
     return count
 
 
-def find_strokes(work: Work, settings: PhaseSettings, stages: Stages) -> Job:
-    """Separate phases by a classifier, trained on strokes or stored; returns `Found`."""
+def find_strokes(
+    work: Work,
+    settings: PhaseSettings,
+    stages: Stages,
+    classify: Callable[[Classifier], Rows] | None = None,
+) -> Job:
+    """Separate phases by a classifier, trained on strokes or stored; returns `Found`.
+
+    `classify`: as for `hushpore.pores.phases.job.measure_phases`.
+    """
     volume = work.volume
     values = GreyValues(volume, work.slabs, work.timer)
     # refuses values that are not finite
@@ -295,7 +305,8 @@ def find_strokes(work: Work, settings: PhaseSettings, stages: Stages) -> Job:
     kept = None
     if settings.probabilities:
         kept = np.zeros((count, *work.shape), np.uint8)
-    classifying = _classify(work, values, classifier, _mask_of(work, settings), labels, kept)
+    rows = classify(classifier) if classify else _rows(work, values, classifier, kept)
+    classifying = _classify(work, rows, _mask_of(work, settings), labels)
     sample, doubtful = yield from stages.run("classifying", classifying, 0.3)
     assert histogram is not None  # asked for
     separate: tuple[float, ...] = ()
@@ -336,18 +347,25 @@ def _train(
     return known, Classifier(forest, names, by_slice, spacing, tuple(np.bincount(classes).tolist()))
 
 
+def _rows(work: Work, values: GreyValues, classifier: Classifier, kept: UInt8s | None) -> Rows:
+    """Classify row after row of boxes on this computer."""
+    first, how = 0, (work.threads, kept)
+    while first < work.shape[0]:
+        found = yield from classifier.phases_of(values.read, work.shape, first, *how)
+        yield first, found
+        first += len(found)
+
+
 def _classify(
-    work: Work,
-    values: GreyValues,
-    classifier: Classifier,
-    inside: Inside | None,
-    labels: Stack,
-    kept: UInt8s | None,
+    work: Work, rows: Rows, inside: Inside | None, labels: Stack
 ) -> Pass[tuple[int, int]]:
     """Write the phase of each voxel; returns the numbers of sample voxels and doubtful ones."""
-    count = doubtful = first = 0
-    while first < work.shape[0]:
-        found = yield from classifier.phases_of(values.read, work.shape, first, work.threads, kept)
+    count = doubtful = 0
+    for row in rows:
+        if not isinstance(row, tuple):
+            yield row
+            continue
+        first, found = row
         last = first + len(found)
         if inside is not None:
             found[~inside(first, last)] = 0
@@ -356,5 +374,4 @@ def _classify(
         np.remainder(found, DOUBT, out=room)
         labels.write(first, room)
         count += int(np.count_nonzero(room))
-        first = last
     return count, doubtful

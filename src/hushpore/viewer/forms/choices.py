@@ -543,7 +543,7 @@ class RunOn(_ExplainedBox):
 
     def _explain(self) -> None:
         where = self.value()
-        text = "The result is saved block by block as OME-Zarr in the folder of the scan"
+        text = "The result is saved in the folder of the scan"
         otherwise = "or, if that is not writable, in your home folder"
         if where.startswith("local"):
             text = f"Worker processes on this computer. {text} {otherwise}."

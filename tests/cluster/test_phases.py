@@ -1,0 +1,93 @@
+"""Phases from strokes on a cluster are those of one computer, to the bit."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+from scipy.ndimage import gaussian_filter
+
+import hushpore
+from hushpore import InputError, Volume
+from hushpore.base.events import result_of
+from hushpore.cluster.phases import phases_on
+from hushpore.io.zarr import write_zarr
+from hushpore.pores.phases.settings import PhaseSettings
+from hushpore.runs.rerun import rerun
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from distributed import Client
+
+SHAPE = (54, 30, 34)
+
+
+@pytest.fixture(scope="module")
+def scan() -> Volume:
+    """Noise that is smooth on the left and rough on the right, of one mean grey value."""
+    rng = np.random.default_rng(0)
+    rough = rng.normal(0, 30, SHAPE)
+    smooth = gaussian_filter(rng.normal(size=SHAPE), 2.5)
+    grey = 1000 + np.where(np.indices(SHAPE)[2] < 17, 30 * smooth / smooth.std(), rough)
+    return Volume(np.rint(grey).astype(np.uint16), spacing=2.0, unit="um", name="scan")
+
+
+@pytest.fixture(scope="module")
+def strokes() -> np.ndarray:
+    found = np.zeros(SHAPE, np.uint8)
+    for z in (5, 30):
+        found[z, 4:26:3, 4:12], found[z, 4:26:3, 22:30] = 1, 2
+    return found
+
+
+@pytest.fixture
+def files(scan: Volume, strokes: np.ndarray, tmp_path: Path) -> dict[str, str]:
+    mask = np.ones(SHAPE, np.uint8)
+    mask[:, :3] = 0
+    values = {"scan": scan.data, "strokes": strokes, "mask": mask}
+    return {
+        name: str(write_zarr(tmp_path / f"{name}.ome.zarr", scan.replace(each, name=name)))
+        for name, each in values.items()
+    }
+
+
+def test_blocks_on_a_cluster_give_the_result_of_one_computer(
+    client: Client, scan: Volume, strokes: np.ndarray, files: dict[str, str], tmp_path: Path
+) -> None:
+    """Three rows of boxes; strokes and mask from files, then the classifier, and a rerun."""
+    mask = np.indices(SHAPE)[1] >= 3
+    whole = hushpore.measure_phases(scan, strokes=strokes, sample_mask=mask, names="smooth, rough")
+    halves = whole.labels[:, 4:, 2:14], whole.labels[:, 4:, 20:32]
+    assert [(half == n).mean() > 0.9 for n, half in enumerate(halves, 1)] == [True, True]
+
+    def run(name: str, **settings: Any) -> Path:
+        how = PhaseSettings(sample_mask=files["mask"], **settings)
+        written = result_of(phases_on(client, files["scan"], tmp_path / name, how))
+        labels = hushpore.read(written.folder / "phases.tif")
+        np.testing.assert_array_equal(labels.array(), whole.labels)
+        assert labels.spacing == scan.spacing
+        tables = whole.files().tables
+        for table in ("phases", "contacts"):
+            text = (written.folder / f"{table}.csv").read_text()
+            assert text == tables[table].to_csv(index=False)
+        return written.folder
+
+    first = run("first", strokes=files["strokes"], names="smooth, rough")
+    with np.load(first / "classifier.npz") as arrays:
+        for name, values in whole.classifier.arrays.items():  # type: ignore[union-attr]
+            np.testing.assert_array_equal(arrays[name], values)
+    second = run("second", classifier=str(first), memory_budget=0.001)
+    assert result_of(rerun(second, tmp_path / "third")).identical
+    # nothing is left of the work
+    assert [each.name for each in tmp_path.iterdir() if each.name.startswith(".")] == []
+
+
+def test_what_a_cluster_does_not_find_is_refused(
+    client: Client, files: dict[str, str], tmp_path: Path
+) -> None:
+    for settings in ({}, {"classifier": "made", "probabilities": True}):
+        with pytest.raises(InputError, match="leave out --cluster"):
+            result_of(phases_on(client, files["scan"], tmp_path / "no", PhaseSettings(**settings)))
+    assert not (tmp_path / "no").exists()
