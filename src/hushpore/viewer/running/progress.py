@@ -13,15 +13,7 @@ from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from qtpy.QtCore import QObject, QTimer
-from qtpy.QtWidgets import (
-    QHBoxLayout,
-    QLabel,
-    QProgressBar,
-    QPushButton,
-    QSizePolicy,
-    QVBoxLayout,
-    QWidget,
-)
+from qtpy.QtWidgets import QHBoxLayout, QProgressBar, QPushButton, QSizePolicy, QVBoxLayout, QWidget
 
 from hushpore.base.events import Note, Progress
 from hushpore.viewer.forms.layout import CANCEL, RUN, RichLabel, fill, link, with_key
@@ -288,7 +280,6 @@ class RunState:
         """Show the progress of a longer job in the activity dock; napari processes events then."""
         if self._activity is None and self.meter.elapsed >= OUTSIDE_DELAY:
             self._activity = Activity(self.worker.name, self.cancel)
-            self._pause_wheel(True)
             if self._is_over:
                 # the job ended while napari processed events
                 self._activity.close()
@@ -301,18 +292,6 @@ class RunState:
         self.previews.remove()
         if self._activity is not None:
             self._activity.close()
-            self._pause_wheel(False)
-
-    def _pause_wheel(self, is_paused: bool) -> None:
-        """Pause the wheel in napari's status bar, or let it turn.
-
-        It draws the window 33 times a second, which without a graphics card takes a third of a job.
-        """
-        window = getattr(self.viewer, "window", None)
-        bars = [] if window is None else [window.main_menu.window().statusBar()]
-        for label in (label for bar in bars for label in bar.findChildren(QLabel)):
-            if label.movie() is not None:
-                label.movie().setPaused(is_paused)
 
 
 class ProgressPresenter(QObject):
