@@ -73,6 +73,10 @@ def test_a_missing_number_passes_no_comparison():
         ("[volume for volume in (1,)]", "cannot be read"),
         ("(volume > 1) << 2", "cannot be read"),
         ("(" * 400 + "volume > 1" + ")" * 400, "cannot be read"),
+        ("volume > " + "9" * 400, "too large"),
+        # powers of integers would take for ever
+        ("volume > 9 ** 9 ** 9 ** 9", "too large"),
+        ("not volume", "cannot be read"),
         ("volume > 1 and " * 100 + "is_open", "characters"),
     ],
 )

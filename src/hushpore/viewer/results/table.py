@@ -65,16 +65,22 @@ def filter_rows(text: str, table: pd.DataFrame) -> Mask:
         raise InputError(f"The filter has {len(text)} characters; at most {LONGEST} are allowed.")
     words = re.sub(r"&&?|\|\|?|~", lambda found: _WORDS[found.group()], text).strip()
     try:
-        parts = list(ast.walk(ast.parse(words, mode="eval")))
+        tree = ast.parse(words, mode="eval")
+        parts = list(ast.walk(tree))
         for part in parts:
             if isinstance(part, ast.Name):
                 _require_numbers(part.id, table)
+            elif isinstance(part, ast.Constant) and type(part.value) is int:
+                # because powers of large integers could take very long
+                part.value = float(part.value)
         if any(isinstance(part, _REFUSED) for part in parts):
             raise ValueError
         with np.errstate(all="ignore"):
-            passing = np.asarray(table.eval(words, engine="python"))
+            passing = np.asarray(table.eval(ast.unparse(tree), engine="python"))
     except InputError:
         raise
+    except OverflowError:
+        raise InputError("A number in the filter is too large: use at most 1e308.") from None
     except Exception:  # pandas has no error of its own for what it cannot evaluate
         if re.search(r"[^=<>!]=[^=]", text):
             raise InputError("To test for equality, write == (two equals signs).") from None
