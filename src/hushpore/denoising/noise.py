@@ -43,7 +43,7 @@ from hushpore.scan.flat_blocks import (
 from hushpore.scan.noise_model import neighbour_correlation, power_spectrum
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterator, Sequence
+    from collections.abc import Callable, Generator, Sequence
 
     import pandas as pd
 
@@ -465,12 +465,6 @@ class FilterComparison:
         return self.excess > max(_SURE * self.error, _LEAST_EXCESS)
 
 
-def _rows_of(values: Float32s) -> tuple[int, int]:
-    """Return the number of rows and columns of squares in planes."""
-    rows, columns = (max(n // _SQUARE, 1) for n in values.shape[1:])
-    return rows, columns
-
-
 def _total_variation(planes: Float32s, weight: float) -> Float32s:
     """Return planes after a total variation filter, each by itself."""
     from skimage.restoration import denoise_tv_chambolle
@@ -479,11 +473,10 @@ def _total_variation(planes: Float32s, weight: float) -> Float32s:
     return np.stack([tv(each, weight, max_num_iter=_TV_STEPS) for each in planes])
 
 
-def _squares_of(values: Float32s) -> Iterator[Float32s]:
-    """Yield the squares of planes, all planes of one together."""
-    rows, columns = _rows_of(values)
-    for line in np.array_split(values, rows, 1):
-        yield from np.array_split(line, columns, 2)
+def _squares_of(values: Float32s) -> list[list[Float32s]]:
+    """Return the squares of planes in rows, all planes of one together."""
+    rows, columns = (max(n // _SQUARE, 1) for n in values.shape[1:])
+    return [np.array_split(line, columns, 2) for line in np.array_split(values, rows, 1)]
 
 
 def compare_with_filters(
@@ -545,12 +538,12 @@ def compare_with_filters(
                 ways[name](x)[own] if name else predict(number, x) for x in (part, more)
             )
             error = (before - noisy) ** 2 + 2 / _ADDED * added * (after - before)
-            each.append(np.array([square.mean() for square in _squares_of(error)]))
+            means = [[square.mean() for square in line] for line in _squares_of(error)]
+            each.append(np.ravel(means))
             if not name:
                 # of the squares around as well: wide filters spread the edges there
-                varies = np.array([square.std() for square in _squares_of(before)])
-                around = maximum_filter(varies.reshape(_rows_of(before)), 3)
-                structure.append(around.ravel())
+                varies = [[square.std() for square in line] for line in _squares_of(before)]
+                structure.append(maximum_filter(varies, 3).ravel())
     flat = np.concatenate(structure)
     for most in (np.inf, np.median(flat)):
         found = {name: np.concatenate(each)[flat <= most] for name, each in errors.items()}
