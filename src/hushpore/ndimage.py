@@ -140,6 +140,11 @@ def fill_holes(input: Any, structure: Any = None) -> Any:
     Notes
     -----
     Memory: 1 byte per voxel, and as for `label`; on a GPU 5 bytes per voxel besides.
+
+    Examples
+    --------
+    >>> fill_holes([[1, 1, 1], [1, 0, 1], [1, 1, 1]]).all()
+    np.True_
     """
     given = _Given(input)
     full = _is_full(structure, given.n_axes)
@@ -240,6 +245,11 @@ def local_thickness(image: Any, sampling: float | Sequence[float] | None = None)
     :doc:`/thickness`. Time grows with the number of balls that lie in no other, a tenth to a third
     of the voxels of the object. Memory: 4 bytes per voxel for the distance, up to 28 bytes per
     ball. Balls are found on the CPU: of an array on a GPU, distance and result are copied.
+
+    Examples
+    --------
+    >>> local_thickness([[0, 1, 1, 1, 0]])
+    array([[0., 3., 3., 3., 0.]], dtype=float32)
     """
     given = _Given(image)
     spacing, depth = given.spacing(sampling), len(given.values)

@@ -195,6 +195,11 @@ def batch_command(jobs: Sequence[str] = CHAIN, name: str = "batch") -> click.Com
             sys.exit(1)
         _require_accepted(done.table["limits"].dropna() if "limits" in done.table else ())
 
+    one_network = click.option(
+        "--one-network", is_flag=True,
+        help="Train one network on the middles of all scans, and denoise each with it. For one "
+        "kind of sample, scanned with the same settings.",
+    )  # fmt: skip
     decorators: list[Decorator] = [
         click.argument("scans", nargs=-1, required=True),
         click.option(
@@ -207,14 +212,7 @@ def batch_command(jobs: Sequence[str] = CHAIN, name: str = "batch") -> click.Com
             )
             for job in jobs[:-1]
         ),
-        *(
-            click.option(
-                "--one-network", is_flag=True,
-                help="Train one network on the middles of all scans, and denoise each with it. For "
-                "one kind of sample, scanned with the same settings.",
-            )
-            for job in jobs if job == "denoise"
-        ),
+        *([one_network] if "denoise" in jobs else []),
         click.option(
             "--jobs", "n_jobs", default=1, show_default=True, metavar="N",
             type=click.IntRange(min=1),

@@ -96,7 +96,8 @@ def denoise(volume: Volume, settings: DenoiseSettings, backend: Backend) -> Job:
     finally:
         (workplace or backend).release()
     timing = log.timer.timing()
-    if backend.name.startswith("CPU,"):  # PyTorch's threads, not those of the kernels, change sums
+    if not (backend.is_cuda or backend.is_apple):
+        # the threads of PyTorch, not those of the kernels of pores, change sums
         backend = replace(backend, name="", threads=torch.get_num_threads())
     provenance = make_provenance(
         "denoise", volume, settings, backend.description, timing, log.notes

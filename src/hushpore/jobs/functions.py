@@ -138,7 +138,7 @@ def segment_pores(
         ``"auto"``, ``"cpu"``, ``"cuda"`` or ``"cuda:1"``.
     device_result : bool, optional
         Whether the labels also stay in GPU memory, as ``device_labels``, a CuPy array: 4 bytes per
-        voxel. They are None if the CPU segmented, or the GPU in slabs.
+        voxel. None if pores were segmented on the CPU, or on the GPU in slabs.
     **settings
         See `hushpore.pores.settings.PoreSettings`; among them ``threshold`` (a method's name or
         a number), ``pore_type`` (``"all"``, ``"open"`` or ``"closed"``) and ``merge_height``

@@ -172,7 +172,7 @@ WEAK = 0.2
 #: Minimum relative difference of the noise far from the centre and near it, for a note.
 _NOTABLE_RIM = 0.1
 
-#: The same from which it is simulated.
+#: Minimum relative difference that is simulated.
 _CLEAR_RIM = 0.05
 
 #: Diagnosis of noise that is known without measuring.

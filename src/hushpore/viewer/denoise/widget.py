@@ -132,7 +132,7 @@ class RingPreview(SlicePreview):
 
 
 def _without_rings(target: Target, cached: list[Any], index: tuple[int, ...]) -> Job:
-    """Remove the rings of a slice; `known` caches the `SliceRings` of the volume."""
+    """Remove the rings of a slice; `cached` keeps the `SliceRings` of the volume."""
     from hushpore.base.events import Progress
     from hushpore.denoising.rings import SliceRings
 

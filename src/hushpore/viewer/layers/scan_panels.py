@@ -370,10 +370,10 @@ class CropWidget(ScanPanel):
         sliders = self._sliders[-self._n_spatial :]
         box = tuple((int(low), int(high)) for low, high in (slider.value() for slider in sliders))
         factor = self._factor.value()
-        slider = [factor] * self._n_spatial
+        blocks = [factor] * self._n_spatial
         if self._n_spatial == 3 and self._keep_slices.isChecked():
-            slider[0] = 1
-        part = Part(box, tuple(slider))
+            blocks[0] = 1
+        part = Part(box, tuple(blocks))
         if self._cylinder is not None and part.crop == self._cylinder.box:
             return replace(part, cylinder=self._cylinder)
         return part
