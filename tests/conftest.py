@@ -210,11 +210,14 @@ def preferences_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
 def start_workers() -> Iterator[Callable[[int], Any]]:
     """Start clusters whose workers are threads of this process, reached by this machine alone."""
     distributed = pytest.importorskip("distributed")
+    import dask
     import torch
 
     place = {"host": "127.0.0.1", "dashboard_address": "127.0.0.1:0", "protocol": "tcp://"}
     threads = torch.get_num_threads()
     with contextlib.ExitStack() as stack:
+        # a computer that sleeps for minutes within a test still has its workers when it wakes
+        stack.enter_context(dask.config.set({"distributed.scheduler.worker-ttl": None}))
 
         def start(count: int) -> Any:
             work = {"n_workers": count, "threads_per_worker": 1, "processes": False}

@@ -16,8 +16,12 @@ if TYPE_CHECKING:
 def client() -> Iterator[Client]:
     """Two workers that are threads of this process."""
     distributed = pytest.importorskip("distributed")
+    import dask
+
     place = {"processes": False, "dashboard_address": "127.0.0.1:0"}
     with (
+        # a computer that sleeps for minutes within a test still has its workers when it wakes
+        dask.config.set({"distributed.scheduler.worker-ttl": None}),
         distributed.LocalCluster(n_workers=2, threads_per_worker=1, **place) as cluster,
         distributed.Client(cluster, set_as_default=False) as client,
     ):
