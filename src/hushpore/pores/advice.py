@@ -230,8 +230,7 @@ def _loose_share(volume: Volume, threshold: float, bright: bool) -> float:
     """Return the share of the solid, in a cube, outside its largest connected component."""
     from scipy import ndimage
 
-    # the grey values of labels say nothing about solid; another warning is on them
-    if volume.n_spatial != 3 or volume.dtype == np.bool_ or kind_of_values(volume) == "labels":
+    if volume.n_spatial != 3 or volume.dtype == np.bool_:
         return 0.0
     cut = tuple(
         slice(max(0, (n - _EDGE) // 2), max(0, (n - _EDGE) // 2) + _EDGE) for n in volume.shape
@@ -247,7 +246,8 @@ def _loose_share(volume: Volume, threshold: float, bright: bool) -> float:
     if not sizes.size:
         return 0.0
     share = 1 - float(sizes.max() / sizes.sum())
-    return share if share >= _LOOSE else 0.0
+    # the grey values of labels say nothing about solid; another warning is on them
+    return share if share >= _LOOSE and kind_of_values(volume) != "labels" else 0.0
 
 
 #: Part of the pore volume that noise may place on the wrong side without a warning.
