@@ -294,7 +294,7 @@ def _compare(
         a_filter = f"{'In flat regions, a' if compared.in_flat else 'A'} {compared.best}"
         message = (
             f"{a_filter} comes closer to the noise-free image than the network (estimated from the "
-            f"noise model).{advice_after(task, outcome)}"
+            f"noise model).{advice_after(task, outcome)} To apply that filter: {compared.call}."
         )
         yield log.note(message, subject="result")
     return replace(outcome, compared=dataclasses.asdict(compared))

@@ -453,6 +453,7 @@ class FilterComparison:
     """Comparison of a network with the best of some filters."""
 
     best: str  # description of the filter
+    call: str  # of SciPy or scikit-image, which applies it to a scan of grey values
     # mean square error of the network minus that of the filter, and its standard error, over the
     # variance of the noise; estimated without a clean image
     excess: float
@@ -503,19 +504,26 @@ def compare_with_filters(
 
     (mean,), (std,) = scale.mean, scale.std
     ways: dict[str, Callable[[Float32s], Float32s]] = {}
+    calls: dict[str, str] = {}
     for sigma in _GAUSSIANS:
-        way = partial(gaussian_filter, sigma=(0, sigma, sigma))
-        ways[f"Gaussian filter (sigma {sigma:g} pixels)"] = way
+        name, call = f"(sigma {sigma:g} pixels)", f"scipy.ndimage.gaussian_filter(scan, {sigma:g}, "
+        calls[f"Gaussian filter {name}"] = f"{call}axes=(-2, -1))"
+        ways[f"Gaussian filter {name}"] = partial(gaussian_filter, sigma=(0, sigma, sigma))
         if len(parts[0]) > 1:
-            ways[f"Gaussian filter in 3D (sigma {sigma:g} pixels)"] = partial(
-                gaussian_filter, sigma=sigma
-            )
+            calls[f"Gaussian filter in 3D {name}"] = f"{call}axes=(-3, -2, -1))"
+            ways[f"Gaussian filter in 3D {name}"] = partial(gaussian_filter, sigma=sigma)
     for n in _MEDIANS:
-        ways[f"median filter ({n} pixels)"] = partial(median_filter, size=(1, n, n))
+        name = f"median filter ({n} pixels)"
+        calls[name] = f"scipy.ndimage.median_filter(scan, {n}, axes=(-2, -1))"
+        ways[name] = partial(median_filter, size=(1, n, n))
     if noise.diagnosis.is_independent and max(map(len, parts)) <= _FEW_PLANES:
         # it takes correlated noise for edges
         for weight in _TV_WEIGHTS:
             name = f"total variation filter (weight {weight:g} standard deviations of the noise)"
+            calls[name] = (
+                "skimage.restoration.denoise_tv_chambolle(image.astype(float), "
+                f"{weight * noise.deviation:.4g}, max_num_iter={_TV_STEPS})"
+            )
             ways[name] = partial(_total_variation, weight=weight * noise.deviation / std)
     rng = np.random.default_rng(0)
     errors: dict[str, list[Float64s]] = {name: [] for name in ("", *ways)}
@@ -550,7 +558,8 @@ def compare_with_filters(
         best = min(ways, key=lambda name: float(found[name].mean()))
         excess = (found[""] - found[best]) * (std / noise.deviation) ** 2
         chance = float(excess.std()) / math.sqrt(excess.size)
-        compared = FilterComparison(best, float(excess.mean()), chance, bool(most < np.inf))
+        in_flat = bool(most < np.inf)
+        compared = FilterComparison(best, calls[best], float(excess.mean()), chance, in_flat)
         if compared.is_better:
             break
     return compared
