@@ -43,13 +43,13 @@ def main(theme: str, folder: Path) -> None:
     widget = open_page(viewer, "Phases")
     widget.phases.value = 4
     widget.names.value = "pores, clay, quartz, pyrite"
-    wait(lambda: not widget.panel.is_busy, 60)
+    wait(lambda: not widget.panel.is_busy, 300)
     viewer.reset_view()
     settle(1)
     # as after dragging a line
     widget.panel.histogram.moved.emit("1", 80.0)
     settle(1)
-    wait(lambda: not widget.panel.is_busy, 60)
+    wait(lambda: not widget.panel.is_busy, 300)
     press_run(widget)
     finish(widget)
     settle(1)
@@ -87,9 +87,11 @@ def strokes(theme: str, folder: Path) -> None:
     viewer = napari.Viewer(title="hushpore")
     viewer.theme = theme
     viewer.window._qt_window.resize(*SIZE)
-    viewer.add_image(scan.data, name="grains", scale=(1.5,) * 3, units=("um",) * 3)
+    layer = viewer.add_image(scan.data, name="grains", scale=(1.5,) * 3, units=("um",) * 3)
+    # without them napari calls the slider "-3"
+    layer.axis_labels = ("z", "y", "x")
     widget = open_page(viewer, "Phases")
-    wait(lambda: not widget.panel.is_busy, 60)
+    wait(lambda: not widget.panel.is_busy, 300)
     panel = widget.strokes_panel
     panel.paint.click()
     layer = viewer.layers["grains · strokes"]
@@ -101,7 +103,7 @@ def strokes(theme: str, folder: Path) -> None:
                     layer.paint(place, label)
     viewer.reset_view()
     settle(1)
-    wait(lambda: not panel.is_busy, 60)
+    wait(lambda: not panel.is_busy, 300)
     settle(1)
     save(viewer, folder / "strokes.png")
     viewer.close()

@@ -11,6 +11,8 @@ from qtpy.QtWidgets import QApplication, QMessageBox
 
 from hushpore.viewer.batch import BatchWidget
 from hushpore.viewer.denoise.widget import DenoiseWidget
+from hushpore.viewer.running.status import ask_before_close
+from hushpore.viewer.running.worker import JobWorker
 from hushpore.viewer.segment.widget import PoresWidget
 
 
@@ -32,6 +34,15 @@ def test_the_window_asks_until_the_job_ends(window):
     assert widget.wait(60) is not None
     said, _ = close(window, is_sure=False)
     assert not any("its result is lost" in each for each in said)
+
+
+@pytest.mark.parametrize("end", ["returned", "failed", "cancelled"])
+def test_the_window_does_not_ask_for_a_job_that_ended_in_this_turn_of_the_event_loop(window, end):
+    worker = JobWorker(list, "A job")
+    ask_before_close(worker, "it stops")
+    getattr(worker, end).emit(*([] if end == "cancelled" else [None]))
+    said, _ = close(window, is_sure=False)
+    assert "A job: it stops." not in said
 
 
 @pytest.mark.parametrize(

@@ -3,13 +3,24 @@
 import numpy as np
 import pytest
 from napari.layers import Layer
+from napari.qt import get_stylesheet
 from qtpy.QtCore import QPoint, QRect, Qt
-from qtpy.QtWidgets import QDockWidget, QMainWindow, QScrollArea, QTabBar, QWidget
+from qtpy.QtWidgets import (
+    QDockWidget,
+    QLabel,
+    QListView,
+    QMainWindow,
+    QScrollArea,
+    QStyle,
+    QStyleOptionViewItem,
+    QTabBar,
+    QWidget,
+)
 
-from hushpore.base.events import Note
+from hushpore.base.events import Note, StageTime, Timing
 from hushpore.viewer import docks
 from hushpore.viewer.docks import DOCKS, IMAGE_SHARE, WIDE
-from hushpore.viewer.layers.conversion import METADATA_KEY
+from hushpore.viewer.layers.conversion import METADATA_KEY, PREVIOUS, name_of
 from hushpore.viewer.results.pore_layer import pore_layer
 
 #: Width of napari's docks of layers, with the handles beside them.
@@ -36,6 +47,8 @@ class Window:
         for name in DOCKS:
             self.docks[name] = dock = QDockWidget(f"{name} (hushpore)", main)
             self.pages[name] = getattr(docks, f"{name}Pages")(viewer)
+            # napari's texts are larger than Qt's, and have a frame
+            self.pages[name].setStyleSheet(get_stylesheet("dark"))
             dock.setWidget(self.pages[name])
             main.addDockWidget(Qt.DockWidgetArea.RightDockWidgetArea, dock)
             qtbot.waitUntil(lambda dock=dock, name=name: dock.windowTitle() == name)
@@ -119,6 +132,34 @@ def test_the_first_screen_of_a_job_needs_no_scroll(window, dock, page):
     widget = window.open(dock, page)
     assert widget._upper.verticalScrollBar().maximum() == 0
     assert is_in_sight(widget._buttons.run)
+
+
+def cut_labels(native):
+    """Return the wrapped texts that need more lines than they have."""
+    labels = [each for each in native.findChildren(QLabel) if each.isVisible() and each.wordWrap()]
+    return [each.text() for each in labels if each.heightForWidth(each.width()) > each.height()]
+
+
+@pytest.mark.parametrize("width", [1366, 1700])
+def test_no_hint_is_cut_whatever_its_length(qtbot, window, pores, width):
+    window.main.resize(width, 768)
+    lines = list(pores.form._lines.values())
+    for words in (3, 60, 12, 1, 30):
+        for line in lines:
+            line.setText("Otsu -337 HU: void " + "53 % " * words)
+            line.show()
+        qtbot.wait(50)
+        assert cut_labels(pores.native) == []
+
+
+def test_the_open_timing_is_no_wider_than_its_dock(qtbot, window, pores):
+    stage = StageTime(40, 4.5, 0.6, 0.6, 0.1, 0.1, 0.13, voxels_per_second=534.2e6)
+    names = ("sample", "distance", "uncertainty", "preparing")
+    pores.timing.show_timing(Timing(dict.fromkeys(names, stage), elapsed=20))
+    pores.timing.set_open(True)
+    qtbot.wait(50)
+    lower = pores._lower
+    assert lower.widget().width() <= lower.viewport().width() <= window.docks["Pores"].width()
 
 
 NOTES = [
@@ -240,3 +281,36 @@ def test_the_names_of_all_tabs_can_be_read(window):
     assert names == list(DOCKS)
     for number, name in enumerate(names):
         assert bar.tabRect(number).width() > bar.fontMetrics().horizontalAdvance(name)
+
+
+def test_names_of_layers_are_not_cut_where_they_differ(qtbot, make_napari_viewer):
+    viewer = make_napari_viewer(show=True)
+    viewer.window._qt_window.resize(1366, 768)
+    scans = ("bread_2024-03-18_rec_0001", "bread_2024-03-18_rec_0002")
+    kinds = ("pores", "denoised", "phases", "measured")
+    names = [*scans, *(name_of(scan, shows) for scan in scans for shows in kinds)]
+    # hidden ones need to differ within their scan
+    names += [name_of(scans[0], f"{PREVIOUS.removeprefix(' · ')}{shows}") for shows in kinds]
+    for name in names:
+        viewer.add_image(np.zeros((2, 2), np.uint8), name=name)
+    qtbot.wait(100)
+    (view,) = [
+        each for each in viewer.window._qt_window.findChildren(QListView)
+        if each.model() is not None and each.model().rowCount() == len(names)
+    ]  # fmt: skip
+    seen = [shown_name(view, view.model().index(row, 0)) for row in range(len(names))]
+    assert any("…" in name for name in seen)
+    assert len(set(seen)) == len(names), seen
+
+
+def shown_name(view, index):
+    """Return the name of a layer as it is drawn in napari's list of layers."""
+    option, delegate = QStyleOptionViewItem(), view.itemDelegate()
+    view.initViewItemOption(option)
+    option.rect = view.visualRect(index)
+    delegate.initStyleOption(option, index)
+    delegate.get_layer_icon(option, index)
+    part = QStyle.SubElement.SE_ItemViewItemText
+    room = view.style().subElementRect(part, option, view).width()
+    middle = Qt.TextElideMode.ElideMiddle
+    return option.fontMetrics.elidedText(option.text, middle, room)

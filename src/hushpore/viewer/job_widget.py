@@ -41,7 +41,6 @@ from hushpore.viewer.forms.layout import (
 )
 from hushpore.viewer.layers.conversion import (
     LayerData,
-    discard,
     hide_previous_results,
     identity,
     is_result,
@@ -524,7 +523,7 @@ class JobWidget(JobHooks):
             self.layer.value = made
         elif target == REMOVE_OTHERS:
             for each in layers_of_other_scans(self._viewer, self._messages.scan):
-                discard(self._viewer, each)
+                self._viewer.layers.remove(each)
             self._messages.hint("")
             self._show_message()
         elif target == SHOW:

@@ -1,7 +1,7 @@
 import numpy as np
 import pandas as pd
 import pytest
-from napari.layers import Image, Labels, Layer, Shapes
+from napari.layers import Image, Labels, Layer, Vectors
 
 import hushpore
 from hushpore.figures.drawing import LABEL_COLOURS, _coloured
@@ -105,12 +105,13 @@ def test_breakthrough_paths_are_lines_through_the_pores():
     found = hushpore.segment_pores(scan, exterior="keep", report_form="rock")
     (made,) = path_layers(found)
     layer = Layer.create(*made)
-    assert isinstance(layer, Shapes)
-    (path,) = layer.data
-    assert layer.features["axis"].tolist() == ["z"]
-    assert path[[0, -1], 0].tolist() == [-0.5, 29.5]
-    inner = path[1:-1].round().astype(int)
-    assert (found.labels[tuple(inner.T)] > 0).all()
+    assert isinstance(layer, Vectors)
+    starts, ahead = layer.data[:, 0], layer.data[:, 1]
+    assert set(layer.features["axis"]) == {"z"}
+    assert starts[0, 0] == -0.5
+    assert starts[-1, 0] + ahead[-1, 0] == 29.5
+    np.testing.assert_allclose(starts[:-1] + ahead[:-1], starts[1:], atol=1e-5)
+    assert (found.labels[tuple(starts[1:].round().astype(int).T)] > 0).all()
     assert tuple(layer.scale) == (0.5, 0.5, 0.5)
     assert not layer.visible
 

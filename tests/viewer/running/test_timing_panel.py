@@ -18,7 +18,7 @@ def panel(qtbot):
 
 
 def shares(panel):
-    return [int(share) for share in re.findall(r"(\d+) %</td>", panel._table.text())]
+    return [int(share) for share in re.findall(r"(\d+)\s%</td>", panel._table.text())]
 
 
 def test_nothing_is_shown_before_anything_was_timed(panel):
@@ -70,14 +70,14 @@ def texts(panel):
 
 def test_a_stage_without_a_rate_shows_how_long_each_run_takes(panel):
     panel.show_timing(Timing({"training": StageTime(40, 4.5, 0.6, 0.6, 0.1, 0.1, 0.13)}, 5.0))
-    assert "0.1 s each" in panel._table.text()
+    assert "0.1\u00a0s each" in panel._table.text()
 
 
 def test_a_running_job_shows_rates_and_the_bottleneck(panel):
     panel.show_timing(RUNNING)
     assert shares(panel) == [10, 90]
     assert any(text.startswith("Limited by computing (88 %") for text in texts(panel))
-    assert "12 GB/s" in panel._table.text()
+    assert "12\u00a0GB/s" in panel._table.text()
     assert "34 M voxels/s" in panel._table.text()
     assert any(text.startswith("Peak memory 1.2 GB") for text in texts(panel))
     tip = panel._table.toolTip().splitlines()[1]

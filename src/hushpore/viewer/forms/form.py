@@ -51,7 +51,7 @@ from hushpore.viewer.forms.fields import (
     default_in_words,
     keep_narrow,
 )
-from hushpore.viewer.forms.layout import Fold, fill, plain_label, shown_by, unbroken
+from hushpore.viewer.forms.layout import PLAIN, Fold, fill, shown_by, unbroken
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
@@ -99,6 +99,28 @@ class PlacedContainer(Container):
                     f"There is no setting {name!r} here. Available: {', '.join(names)}."
                 )
         super().update(values)
+
+
+class _Hint(QLabel):
+    """A wrapped hint below a field.
+
+    QFormLayout may give it the height for the preferred width of the form, which cuts the last line
+    where the form is narrower; so it asks for the height that it needs.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(**PLAIN)
+        self.setContentsMargins(8, 0, 0, 2)
+
+    def setText(self, text: str) -> None:  # noqa: N802
+        """Show a text."""
+        self.setMinimumHeight(0)
+        super().setText(text)
+
+    def resizeEvent(self, event: Any) -> None:  # noqa: N802
+        """Ask for the height of all lines."""
+        super().resizeEvent(event)
+        self.setMinimumHeight(self.heightForWidth(self.width()))
 
 
 class SettingsForm(PlacedContainer):
@@ -221,8 +243,7 @@ class SettingsForm(PlacedContainer):
         for option in options:
             field = self._make_field(option)
             label = QLabel(option.label)
-            line = plain_label()
-            line.setContentsMargins(8, 0, 0, 2)
+            line = _Hint()
             line.hide()
             self._titles[option.name], self._lines[option.name] = label, line
             rows.addRow(label, field.native)

@@ -381,7 +381,7 @@ _FLATTEN_ADVICE = "Flatten the scan"
 
 #: Spaces at which a line must not break: before units, signs, separating dots and the ellipsis of a
 #: link that opens a dialog.
-_UNBROKEN = re.compile(r" (?=(?:[kMGT]?B|mm|µm|nm|HU|a\.u\.|[%·✓⚠…])(?!\w))")
+_UNBROKEN = re.compile(r" (?=(?:[kMGT]?B|mm|µm|nm|m?s|min|HU|a\.u\.|[%·✓⚠…])(?!\w))")
 
 
 class RichLabel(QLabel):
@@ -454,11 +454,14 @@ def sign(is_error: bool) -> str:
     return f'<b style="color: {_ERROR if is_error else _WARNING}">⚠</b>'
 
 
+#: Properties of a label with wrapped plain text that can be copied.
+PLAIN: dict[str, Any] = {
+    "wordWrap": True,
+    "textFormat": Qt.TextFormat.PlainText,
+    "textInteractionFlags": Qt.TextInteractionFlag.TextSelectableByMouse,
+}
+
+
 def plain_label(text: str = "") -> QLabel:
     """Return a wrapped line of plain text that can be copied."""
-    return QLabel(
-        text,
-        wordWrap=True,
-        textFormat=Qt.TextFormat.PlainText,
-        textInteractionFlags=Qt.TextInteractionFlag.TextSelectableByMouse,
-    )
+    return QLabel(text, **PLAIN)

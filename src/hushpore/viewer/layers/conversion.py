@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pint
-from napari.layers import Image, Labels, Shapes
+from napari.layers import Image, Labels
 from napari.utils.colormaps import AVAILABLE_COLORMAPS
 from napari.utils.transforms import Affine
 
@@ -426,7 +426,7 @@ def hide_previous_results(viewer: Any, target: Any) -> None:
         if lineage is None or is_the_users:
             continue
         if lineage.helps or PREVIOUS in layer.name or CANCELLED in layer.name:
-            discard(viewer, layer)
+            viewer.layers.remove(layer)
         else:
             layer.name = layer.name.replace(_DOT, PREVIOUS, 1)
             mark_as_made(layer, target)
@@ -436,15 +436,7 @@ def remove_leftovers(viewer: Any, target: Any) -> None:
     """Remove previews of cancelled runs of a job on a layer."""
     for layer, is_the_users in _made_of(viewer, target):
         if CANCELLED in layer.name and not is_the_users:
-            discard(viewer, layer)
-
-
-def discard(viewer: Any, layer: Any) -> None:
-    """Remove a layer, or empty shapes, whose removal crashes VisPy without a graphics card."""
-    if not isinstance(layer, Shapes):
-        viewer.layers.remove(layer)
-    elif layer.data:
-        layer.visible, layer.data = False, []
+            viewer.layers.remove(layer)
 
 
 def _made_of(viewer: Any, target: Any) -> Iterator[tuple[Any, bool]]:

@@ -150,31 +150,32 @@ def thickness_layers(result: Pores, placement: Placement | None = None) -> list[
 def path_layers(result: Pores, placement: Placement | None = None) -> list[LayerData]:
     """Return the paths of the largest balls that pass from face to face, as a layer of lines.
 
-    The layer is hidden at first; without the forms of flow there is none.
+    The layer is hidden at first; without the forms of flow there is none. Its lines are vectors:
+    VisPy crashes without a graphics card when shapes are removed.
     """
     table = result.breakthrough_paths
     if table.empty:
         return []
-    axes = "zyx"[-result.volume.n_spatial :]
-    names = [f"position_{axis}" for axis in axes]
+    names = [f"position_{axis}" for axis in "zyx"[-result.volume.n_spatial :]]
     spacing, origin = np.asarray(result.volume.spacing), np.asarray(result.volume.origin)
-    paths = [
-        (rows[names].to_numpy() - origin) / spacing for _, rows in table.groupby("axis", sort=False)
-    ]
-    firsts = table.groupby("axis", sort=False).first()
-    # a quarter as wide as the ball that passes, so that the pores stay visible
+    places = (table[names].to_numpy() - origin) / spacing
+    ahead = np.diff(places, axis=0)
+    # the last place on each path begins no line
+    begins = (table["axis"].to_numpy()[1:] == table["axis"].to_numpy()[:-1]).nonzero()[0]
+    of_lines = table.iloc[begins]
     _, keywords, _ = layer_data(
         result.labels_volume,
         "labels",
         placement=placement,
         name=name_of(result.volume.name, "breakthrough paths"),
-        shape_type="path",
-        edge_width=[max(1.0, width / 4) for width in firsts["diameter"] / spacing.min()],
-        edge_color=[_PATH_COLOURS[axis] for axis in firsts.index],
-        features={"axis": list(firsts.index), "diameter": firsts["diameter"].tolist()},
+        vector_style="line",
+        # a quarter as wide as the ball that passes, so that the pores stay visible
+        edge_width=max(1.0, float(table["diameter"].min() / spacing.min()) / 4),
+        edge_color=[_PATH_COLOURS[axis] for axis in of_lines["axis"]],
+        features={name: of_lines[name].tolist() for name in ("axis", "diameter")},
         visible=False,
     )
-    return [(paths, keywords, "shapes")]
+    return [(np.stack([places[begins], ahead[begins]], axis=1), keywords, "vectors")]
 
 
 def map_layers(

@@ -263,7 +263,7 @@ class TableView(QTableView):
         side.hide()
         side.setSectionResizeMode(QHeaderView.ResizeMode.Fixed)
         side.setMinimumSectionSize(1)
-        side.setDefaultSectionSize(self.fontMetrics().height() + 4)
+        side.setDefaultSectionSize(self.fontMetrics().height() + 3)
         header.setSortIndicatorClearable(True)
         header.setSortIndicator(-1, _UP)
         header.setDefaultAlignment(_RIGHT)

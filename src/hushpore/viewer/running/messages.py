@@ -42,6 +42,7 @@ from hushpore.viewer.forms.layout import (
     link,
     plain_label,
     sign,
+    unbroken,
 )
 from hushpore.viewer.layers.conversion import identity, scan_of
 from hushpore.viewer.results.record_panel import SAVE_RESULT, ask_and_save
@@ -194,7 +195,9 @@ class TimingPanel(Fold):
         self.curve = Curve(viewer)
         self.rate = Curve(viewer, RATE, SLOWER)
         self._bottleneck = plain_label()
-        self._table, self._used = QLabel(textFormat=Qt.TextFormat.RichText), plain_label()
+        # a narrow dock breaks the rates before their units
+        self._table = QLabel(textFormat=Qt.TextFormat.RichText, wordWrap=True)
+        self._used = plain_label()
         shown = self.curve, self.rate, self._table, self._bottleneck, self._used
         for part in (*shown, self._build_buttons()):
             self.add(part)
@@ -289,7 +292,7 @@ def _row(name: str, stage: StageTime, total: float) -> str:
     each = f"{readable_seconds(stage.p50)} each" if stage.count > 1 else ""
     share = f"{100 * stage.seconds / total:.0f} %"
     cells = readable_seconds(stage.seconds), throughput(stage) or each, share
-    numbers = "".join(f'<td align="right">&nbsp;{text}</td>' for text in cells)
+    numbers = "".join(f'<td align="right">&nbsp;{unbroken(text)}</td>' for text in cells)
     return f"<tr><td>{html.escape(name)}</td>{numbers}</tr>"
 
 

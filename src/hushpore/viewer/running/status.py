@@ -45,7 +45,12 @@ class _CloseQuestion(QObject):
         self._text = text
         window.installEventFilter(self)
         for ended in (worker.returned, worker.failed, worker.cancelled):
-            ended.connect(self.deleteLater)
+            ended.connect(self._end)
+
+    def _end(self, *_: object) -> None:
+        # at once, because Qt deletes it in a later turn of the event loop
+        self.parent().removeEventFilter(self)
+        self.deleteLater()
 
     def eventFilter(self, watched: Any, event: Any) -> bool:  # noqa: N802 - Qt's name
         """Keep the window open if the user says so."""
