@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 SIZES = ("1366x768", "1600x1000", "1920x1080")
 
 #: Seconds after which a step has failed: a busy computer compiles kernels for minutes.
-PATIENCE = 120
+PATIENCE = 300
 
 
 def measure() -> dict[str, object]:
@@ -275,6 +275,11 @@ def training(person: Person, data: Path) -> None:
     person.click(denoise._buttons.finish)
     until(lambda: not denoise.is_running, PATIENCE)
     person.look("denoised", denoise)
+    patches = person.page("Patches")
+    person.run(patches)
+    person.look("patches", patches)
+    if "loss" not in patches.result.features:
+        raise RuntimeError("The trained model was not chosen.")
 
 
 PURPOSES = {each.__name__: each for each in (bread, casting, cathode, bone, training)}

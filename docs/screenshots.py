@@ -3,7 +3,7 @@
     xvfb-run -a -s "-screen 0 1600x1000x24" python docs/screenshots.py [FOLDER [SECONDS]]
 
 Writes ``napari.png`` (slices, both jobs done), ``napari-live.png`` (a denoising in four steps, from
-Run to its result), ``results.png`` and ``results-brush.png`` (tables and plots) into FOLDER, by
+Run to its result), ``results.png`` (the table) and ``results-brush.png`` (a plot) into FOLDER, by
 default ``docs/images``. The denoiser trains for SECONDS, by default 40; on two slow cores more look
 better.
 """
@@ -42,13 +42,17 @@ def main(folder: Path, seconds: float) -> None:
     viewer.reset_view()
     denoise, _ = widget(viewer, "Denoise")
     denoise.time_budget.value = seconds
-    wait(lambda: "looking" not in denoise.device.native.line.text(), 60)
+    wait(lambda: "looking" not in denoise.device.native.line.text(), 300)
     press_run(denoise)
     steps = []
     for share in (0, 40, 450):
         wait(lambda share=share: has_preview(denoise, share), 3 * seconds)
-        denoise.timing.set_open(share == 450)
+        if share == 450:
+            wait(lambda: denoise.timing.has_content, 3 * seconds)
+            denoise.timing.set_open(True)
+            denoise._lower.bring_into_view(denoise.timing)
         steps.append(take(viewer))
+    denoise.timing.set_open(False)
     finish(denoise)
     steps.append(take(viewer))
     save_steps(steps, folder / "napari-live.png")
@@ -56,7 +60,6 @@ def main(folder: Path, seconds: float) -> None:
     dock.raise_()
     press_run(pores)
     finish(pores)
-    pores.timing.set_open(True)
     labels = viewer.layers.selection.active
     labels.opacity = 0.5
     save(viewer, folder / "napari.png")
@@ -79,27 +82,25 @@ def own_settings() -> Path:
 
 
 def picture_results(viewer: Any, labels: Any, folder: Path) -> None:
-    """Write ``results.png`` (colours and sizes) and ``results-brush.png`` (a brush, linked)."""
+    """Write ``results.png`` (table and colours) and ``results-brush.png`` (a brush, linked)."""
     viewer.dims.ndisplay = 2
     viewer.reset_view()
     for layer in viewer.layers:
         layer.visible = not layer.name.startswith("true") and "removed" not in layer.name
     viewer.layers.selection.active = labels
-    plots, _ = widget(viewer, "Plots")
     results, _ = widget(viewer, "Table")
     settle()
     labels.opacity = 0.7
     results.colours.by.choose("equivalent_diameter")
-    plots._kind.setCurrentText("Size distribution (volume)")
     save(viewer, folder / "results.png")
     results._filter.setText("not touches_border")
     results.apply_filter()
+    plots, _ = widget(viewer, "Plots")
     plots._kind.setCurrentText("Scatter plot")
     sizes = plots.view.tables.pores["equivalent_diameter"]
     corners = [SimpleNamespace(xdata=float(sizes.quantile(0.6)), ydata=0.0)]
     corners += [SimpleNamespace(xdata=float(sizes.quantile(0.8)), ydata=1.0)]
     plots._brushed(*corners)
-    widget(viewer, "Plots")
     save(viewer, folder / "results-brush.png")
 
 

@@ -38,7 +38,7 @@ def main(seconds: float) -> None:
     denoise.time_budget.value = seconds
     # longer than the pictures take
     denoise.steps.value = 100_000
-    wait(lambda: "looking" not in denoise.device.native.line.text(), 60)
+    wait(lambda: "looking" not in denoise.device.native.line.text(), 300)
     press_run(denoise)
     dock.raise_()
     patches.live.setChecked(True)

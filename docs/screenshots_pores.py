@@ -4,8 +4,8 @@
 
 Writes ``pores-threshold.png`` (two thresholds in the histogram, and the void that they make),
 ``pores-kinds.png`` (pores by whether a face of the volume cuts them), ``form.png`` (the foam form),
-``intervals.png`` (the band of thresholds in the histogram, and the intervals), ``rev.png`` (all
-figures, and the representative volume) and ``thickness.png`` (local thickness as a layer and as a
+``intervals.png`` (the band of thresholds in the histogram, and the intervals), ``rev.png`` (the
+porosity of cubes by their edge) and ``thickness.png`` (local thickness as a layer and as a
 distribution) into FOLDER, by default ``docs/images``.
 """
 
@@ -33,12 +33,12 @@ def main(folder: Path) -> None:
     viewer.add_image(data, **keywords)
     viewer.reset_view()
     pores, _ = widget(viewer, "Pores")
-    wait(lambda: not pores.greys.is_busy, 60)
-    wait(lambda: "looking" not in pores.device.native.line.text(), 60)
+    wait(lambda: not pores.greys.is_busy, 300)
+    wait(lambda: "looking" not in pores.device.native.line.text(), 300)
     pores.greys._hysteresis.setChecked(True)
     pores.greys.histogram.moved.emit("threshold", -150.0)
     pores.greys.histogram.moved.emit("hysteresis", -700.0)
-    wait(lambda: not pores.greys.is_busy, 60)
+    wait(lambda: not pores.greys.is_busy, 300)
     save(viewer, folder / "pores-threshold.png")
     pores.form.reset()
     press_run(pores)
@@ -50,7 +50,7 @@ def main(folder: Path) -> None:
     save(viewer, folder / "pores-kinds.png")
     results.form.choice.setCurrentIndex(results.form.choice.findData("foam"))
     results._tabs.setCurrentWidget(results.form)
-    wait(lambda: results.form.table is not None, 60)
+    wait(lambda: results.form.table is not None, 300)
     save(viewer, folder / "form.png")
     viewer.layers.remove(viewer.layers[-1])
     close_docks(viewer)
@@ -61,22 +61,20 @@ def main(folder: Path) -> None:
 def picture_measures(viewer: Any, folder: Path) -> None:
     """Measure intervals and local thickness, and picture each."""
     pores, _ = widget(viewer, "Pores")
-    wait(lambda: not pores.greys.is_busy, 60)
+    wait(lambda: not pores.greys.is_busy, 300)
     pores.form.local_thickness.value = "both"
     pores.form.tortuosity.value = pores.form.intervals.value = True
     press_run(pores)
     finish(pores)
     save(viewer, folder / "intervals.png")
-    plots, dock = widget(viewer, "Plots")
-    results, _ = widget(viewer, "Table")
+    from hushpore.viewer.results.plots import REV
+
+    plots, _ = widget(viewer, "Plots")
     settle()
-    dock.raise_()
-    plots._kind.setCurrentText("Representative volume")
-    results._fold.button.click()
+    plots._kind.setCurrentText(REV)
     save(viewer, folder / "rev.png")
-    results._fold.button.click()
     for layer in viewer.layers:
-        layer.visible = "thickness" in layer.name
+        layer.visible = layer.name.endswith("thickness (pores)")
     plots._kind.setCurrentText("Local thickness")
     save(viewer, folder / "thickness.png")
 

@@ -34,14 +34,16 @@ def main(folder: Path) -> None:
     reader.LARGE = 0
     answer_soon(folder / "reader-choice.png")
     viewer.window._qt_viewer._qt_open([str(scan)], stack=False)
-    wait(lambda: bool(viewer.window.dock_widgets), 60)
+    wait(lambda: bool(viewer.window.dock_widgets), 300)
     (chooser,) = viewer.window.dock_widgets.values()
-    wait(lambda: not chooser._timer.isActive(), 60)
+    wait(lambda: not chooser._timer.isActive(), 300)
     save(viewer, folder / "series.png")
     chooser._open.click()
-    wait(lambda: len(viewer.layers) == 3, 60)
+    wait(lambda: len(viewer.layers) == 3, 300)
     show_only(viewer, "foam, fine")
     wait(lambda: viewer.window._qt_window.findChildren(notification()), 10)
+    # unfolded while it fades in, it stays low
+    settle()
     for note in viewer.window._qt_window.findChildren(notification()):
         note.toggle_expansion()
     save(viewer, folder / "series-notes.png")

@@ -51,7 +51,7 @@ def picture_compare(viewer: Any, path: Path, seconds: float) -> None:
     viewer.layers[-2].visible = False
     viewer.reset_view()
     compare, _ = widget(viewer, "Compare")
-    wait(lambda: compare.result is not None, 60)
+    wait(lambda: compare.result is not None, 300)
     save(viewer, path)
 
 
@@ -103,7 +103,7 @@ def picture_preferences(viewer: Any, path: Path) -> None:
 
     open_preferences()
     (page,) = viewer.window.dock_widgets.values()
-    wait(lambda: "Looking" not in page._files.text() + page._device.text(), 60)
+    wait(lambda: "Looking" not in page._files.text() + page._device.text(), 300)
     page.form.memory.value = 8
     save(viewer, path)
 

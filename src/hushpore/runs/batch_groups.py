@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import textwrap
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -37,6 +38,9 @@ FIGURES = ("porosity", "count", "median_diameter")
 
 #: Characters of the name of a group in a plot; longer ones are cut.
 _LONGEST = 40
+
+#: Characters in a line of the title of an axis.
+_LONGEST_TITLE = 28
 
 
 def groups_of(paths: Sequence[str], names: Sequence[str], groups: str) -> list[str]:
@@ -191,7 +195,8 @@ def draw_groups(figure: Figure, summary: pd.DataFrame) -> None:
         left_out = len(values) - int(values[name].count())
         if left_out and total is not None and total.unit_power:
             axes.set_title(f"without {readable_count(left_out, 'scan')} in other units", fontsize=8)
-        frame(axes, "", f"{title}{f' ({of})' if of else ''}")
+        # in two lines where it is longer than the axis of a low window
+        frame(axes, "", textwrap.fill(f"{title}{f' ({of})' if of else ''}", _LONGEST_TITLE))
         if name == "count":
             axes.locator_params(axis="y", integer=True)
         labels = [in_figure(on_one_line(group or "no group", _LONGEST)) for group in groups]

@@ -289,9 +289,10 @@ class JobWidget(JobHooks):
             hide_previous_results(self._viewer, self._now.target)
             self._now.previews.remove()
             for layer in outcome.layers:
+                # before napari describes the layer in its status line
+                name_in_words(layer)
                 self._viewer.add_layer(layer)
                 watch_painting(layer)
-                name_in_words(layer)
         except Exception as error:
             self._failed(explain(error))
         else:

@@ -8,7 +8,8 @@ import tifffile
 from napari.components import ViewerModel
 
 from hushpore.viewer.layers.conversion import Lineage, hide_previous_results, set_lineage
-from hushpore.viewer.layers.visibility import show_new_scans, show_scale_bar
+from hushpore.viewer.layers.visibility import show_new_scans, show_scale_bar, slice_of
+from hushpore.viewer.running.task import capture, slice_on_screen
 
 
 @pytest.fixture
@@ -29,6 +30,24 @@ def test_a_scan_that_is_opened_after_another_comes_to_the_screen(viewer):
     assert viewer.dims.point[0] == 6
     # and the canvas is about it, not about the large one
     assert viewer.scene.camera.center[-1] == pytest.approx(3.5)
+
+
+def test_a_scan_in_another_unit_comes_to_the_screen(viewer):
+    fine = viewer.add_image(np.zeros((7, 8, 8)), name="fine", scale=(20, 10, 10), units=("um",) * 3)
+    show_new_scans(viewer, [fine])
+    assert slice_of(viewer, fine)[0] == 3
+    zoom = viewer.scene.camera.zoom
+    # napari's world stays in micrometres
+    coarse = viewer.add_image(
+        np.zeros((9, 8, 8)), name="coarse", scale=(5, 10, 10), units=("mm",) * 3
+    )
+    show_new_scans(viewer, [coarse])
+    assert slice_of(viewer, coarse)[0] == 4
+    assert viewer.dims.point[0] == 20_000
+    assert viewer.scene.camera.center[-1] == pytest.approx(35_000)
+    assert viewer.scene.camera.zoom == pytest.approx(zoom / 1000)
+    target = capture(coarse, ("z", "y", "x"))
+    assert slice_on_screen(viewer, target) == (4,)
 
 
 def test_labels_that_are_opened_hide_nothing(viewer):

@@ -30,7 +30,9 @@ from hushpore.viewer.layers.conversion import (
     layer_data,
     layer_with,
     placement_of,
+    point_at,
     unwrapped,
+    voxel_at,
 )
 from hushpore.viewer.patches.layers import LatestBatch
 from hushpore.viewer.results.record_panel import ask_for_file, save_in_thread, with_ending
@@ -253,10 +255,9 @@ class Swipe:
         if event.button != 1 or viewer.dims.ndisplay != 2 or not self.layer.visible:
             return
         axis = viewer.dims.ndim - self._values.ndim + self._axis
-        at = self.layer.world_to_data(event.position)
-        line = np.array(at)
+        line = voxel_at(viewer, self.layer, event.position)
         line[self._axis] = self.place
-        away = event.position[axis] - self.layer.data_to_world(line)[self._axis]
+        away = event.position[axis] - point_at(viewer, self.layer, line)[self._axis]
         if abs(away) * viewer.scene.camera.zoom > REACH:
             return
         # the camera would move the view
@@ -264,7 +265,7 @@ class Swipe:
         yield
         while event.type == "mouse_move":
             event.handled = True
-            self.move(self.layer.world_to_data(event.position)[self._axis])
+            self.move(voxel_at(viewer, self.layer, event.position)[self._axis])
             yield
 
 

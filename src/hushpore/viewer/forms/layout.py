@@ -69,6 +69,9 @@ class ScrolledColumn(QScrollArea):
             # the contents take the focus
             focusPolicy=Qt.FocusPolicy.NoFocus,
         )
+        if wide is not None:
+            # not more than remains, so that what is below it stays in view
+            wide.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Ignored)
         content = QWidget()
         self.column = fill(QVBoxLayout(content), *parts, spacing=6, margin=margin, wide=wide)
         self.column.addStretch(int(wide is None))

@@ -21,6 +21,8 @@ from hushpore.base.volume import Volume
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    import numpy.typing as npt
+
     from hushpore.base.arrays import Array, Float64s
 
 
@@ -248,6 +250,31 @@ def pint_name(unit: str) -> str:
         return str(pint.Unit(unit))
     except (pint.errors.PintError, ValueError, TypeError):
         return "pixel"
+
+
+def units_in_world(viewer: Any, units: Sequence[Any]) -> Float64s:
+    """Return the units of the axes of a layer in those in which napari shows all layers.
+
+    napari places layers of several units in the smallest of them, but a layer converts positions
+    in its own. Units without a common one count as 1.
+    """
+    factors = np.ones(len(units))
+    world = viewer.layers.units or ()
+    with contextlib.suppress(pint.errors.PintError):
+        for axis in range(1, min(len(units), len(world)) + 1):
+            factors[-axis] = (1 * pint.Unit(str(units[-axis]))).to(world[-axis]).magnitude
+    return factors
+
+
+def voxel_at(viewer: Any, layer: Any, point: npt.ArrayLike) -> Float64s:
+    """Return a point of the viewer in voxels of a layer."""
+    own = np.asarray(point, float)[-layer.ndim :] / units_in_world(viewer, layer.units)
+    return np.asarray(layer.world_to_data(own), float)
+
+
+def point_at(viewer: Any, layer: Any, place: npt.ArrayLike) -> Float64s:
+    """Return the point of the viewer at a place in voxels of a layer."""
+    return np.asarray(layer.data_to_world(place)) * units_in_world(viewer, layer.units)
 
 
 def is_length(unit: Any) -> bool:

@@ -23,9 +23,11 @@ from hushpore.viewer.layers.conversion import (
     is_length,
     known_of,
     layer_data,
-    placement_of,
+    point_at,
     scan_of,
+    units_in_world,
     volume_of,
+    voxel_at,
     watch_painting,
 )
 from hushpore.viewer.running.problem import notices_of
@@ -88,19 +90,30 @@ def show_new_scans(viewer: Any, new: Sequence[Any]) -> None:
         layer.visible = False
     go_to_slice(viewer, new[0], [(length - 1) // 2 for length in _shape(new[0])])
     # napari fits only layers with all axes of the viewer
-    fits = any(layer.ndim == viewer.dims.ndim for layer in new)
-    viewer.reset_view(layers=new if fits else None)
+    if any(layer.ndim == viewer.dims.ndim for layer in new):
+        fit_view(viewer, new)
+    else:
+        viewer.reset_view()
+
+
+def fit_view(viewer: Any, layers: Sequence[Any]) -> None:
+    """Fit the view to layers of one scan, which napari does in the unit of the scan alone."""
+    viewer.reset_view(layers=layers)
+    camera, unit = viewer.scene.camera, units_in_world(viewer, layers[0].units)[-1]
+    if unit != 1:
+        camera.center = tuple(unit * float(place) for place in camera.center)
+        camera.zoom /= unit
 
 
 def slice_of(viewer: Any, layer: Any) -> list[float]:
     """Return the viewer's position in a layer, in voxels."""
-    return [float(at) for at in layer.world_to_data(viewer.dims.point[-layer.ndim :])]
+    return [float(at) for at in voxel_at(viewer, layer, viewer.dims.point)]
 
 
 def go_to_slice(viewer: Any, layer: Any, place: Sequence[float]) -> None:
     """Move the viewer to a position in a layer, in voxels."""
     first = viewer.dims.ndim - layer.ndim
-    world = layer.data_to_world(place)
+    world = point_at(viewer, layer, place)
     for axis in range(layer.ndim):
         viewer.dims.set_point(first + axis, float(world[axis]))
 
@@ -145,7 +158,7 @@ def shown_image(viewer: Any, layer: Any, axis_labels: Sequence[str]) -> Layer:
     """
     volume = volume_of(layer, axis_labels)
     leading = volume.axes[: -volume.n_spatial]
-    index = placement_of(layer).voxel_at(viewer.dims.point[-layer.ndim :])
+    index = [round(at) for at in slice_of(viewer, layer)]
     at = {
         axis: min(max(place, 0), length - 1)
         for axis, place, length in zip(leading, index, volume.shape, strict=False)

@@ -29,7 +29,7 @@ from hushpore.viewer.layers.conversion import (
     unwrapped,
     volume_of,
 )
-from hushpore.viewer.layers.visibility import go_to_slice, show_scale_bar, slice_of
+from hushpore.viewer.layers.visibility import fit_view, go_to_slice, show_scale_bar, slice_of
 from hushpore.viewer.results.pore_layer import LENGTHS, result_of, tables_of, update_pore_layer
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ def set_voxel_size(viewer: Any, layer: Any, text: str) -> list[str]:
             outdated.append(each.name)
     # the world coordinates have changed
     go_to_slice(viewer, layer, place)
-    viewer.reset_view(layers=[each for each in layers if each.visible] or [layer])
+    fit_view(viewer, [each for each in layers if each.visible] or [layer])
     show_scale_bar(viewer)
     return outdated
 

@@ -21,7 +21,14 @@ from hushpore.viewer.docks import open_page
 from hushpore.viewer.forms.fields import ModelField
 from hushpore.viewer.forms.layout import Plot, RichLabel, fill, link
 from hushpore.viewer.job_widget import JobWidget
-from hushpore.viewer.layers.conversion import METADATA_KEY, LayerData, is_result
+from hushpore.viewer.layers.conversion import (
+    METADATA_KEY,
+    LayerData,
+    is_result,
+    point_at,
+    units_in_world,
+    voxel_at,
+)
 from hushpore.viewer.patches.layers import (
     BOXES,
     COLOURS,
@@ -238,7 +245,7 @@ class PatchesPanel(QWidget):
     def go_to(self, patch: int) -> None:
         """Move the viewer to the slice of a patch, and to the patch if it is out of view."""
         assert self.result is not None
-        world = self.boxes.data_to_world(self.result.centres[patch])
+        world = point_at(self._viewer, self.boxes, self.result.centres[patch])
         dims, camera = self._viewer.dims, self._viewer.scene.camera
         first = dims.ndim - len(world)
         for axis, place in enumerate(world):
@@ -256,7 +263,7 @@ class PatchesPanel(QWidget):
         if layer is None or not layer.visible or self._viewer.dims.ndisplay != 2:
             return
         half = np.array(self._viewer.canvas.size) / camera.zoom / 2
-        corners = layer.extent.world[:, -2:]
+        corners = layer.extent.world[:, -2:] * units_in_world(self._viewer, layer.units)[-2:]
         if (np.abs(corners - camera.center[-2:]) > half).any():
             self._viewer.reset_view()
 
@@ -308,14 +315,14 @@ class PatchesPanel(QWidget):
         layer = self._sheet_layer()
         if layer is not None and layer.visible:
             sheet = layer.metadata[METADATA_KEY]["sheet"]
-            y, x = layer.world_to_data(world)[-2:]
+            y, x = voxel_at(self._viewer, layer, world)[-2:]
             tile = sheet.at(y, x - sheet.caption_width)
             if tile is not None:
                 self.mark(*tile)
                 self.go_to(tile[0])
                 return
         if self.boxes.visible and self._viewer.dims.ndisplay == 2:
-            point = np.array(self.boxes.world_to_data(world))[-self.boxes.ndim :]
+            point = voxel_at(self._viewer, self.boxes, world)
             # the nearest slice is on the screen
             point[:-2] = np.round(point[:-2])
             under = self.result.at(point)

@@ -234,7 +234,7 @@ def compact_combo_box(**properties: Any) -> QComboBox:
     return QComboBox(**{"sizeAdjustPolicy": policy, "minimumContentsLength": 2, **properties})
 
 
-class ColumnBox(QComboBox):
+class ColumnBox(NameBox):
     """A combo box of columns, with titles and meanings.
 
     ``**properties``: Qt properties of the box.

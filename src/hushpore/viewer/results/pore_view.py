@@ -14,7 +14,7 @@ from qtpy.QtCore import QEvent, QObject, QTimer, Signal
 from qtpy.QtWidgets import QWidget
 
 from hushpore.pores.tables.measures import measure_of
-from hushpore.viewer.layers.conversion import unwrapped
+from hushpore.viewer.layers.conversion import point_at, units_in_world, unwrapped, voxel_at
 from hushpore.viewer.results.pore_layer import tables_of
 
 if TYPE_CHECKING:
@@ -223,12 +223,13 @@ class PoreView(QObject):
 
     def slice_on_screen(self) -> float:
         """Return the position of the slice on the screen in the layer, in slices."""
-        return float(self.layer.world_to_data(self._viewer.dims.point[-self.layer.ndim :])[0])
+        return float(voxel_at(self._viewer, self.layer, self._viewer.dims.point)[0])
 
     def show_slice(self, number: int) -> None:
         """Show a slice of the layer."""
         dims, place = self._viewer.dims, [number] + [0] * (self.layer.ndim - 1)
-        dims.set_point(dims.ndim - self.layer.ndim, float(self.layer.data_to_world(place)[0]))
+        point = point_at(self._viewer, self.layer, place)
+        dims.set_point(dims.ndim - self.layer.ndim, float(point[0]))
 
     def paint(self) -> None:
         """Colour all labels."""
@@ -340,6 +341,7 @@ class PoreView(QObject):
     def label_at(self, position: Any, direction: Any, dims_displayed: Any) -> int:
         """Return the label of the visible pore at a position of the canvas; 0 if there is none."""
         layer = self.layer
+        position = np.asarray(position)[-layer.ndim :] / units_in_world(self._viewer, layer.units)
         if len(dims_displayed) < 3:
             # from the data: get_value still has the last slice while napari loads asynchronously
             labels = layer.data[0] if layer.multiscale else layer.data

@@ -17,7 +17,9 @@ from hushpore.viewer.layers.conversion import (
     mark_as_made,
     name_of,
     placement_of,
+    point_at,
     unwrapped,
+    voxel_at,
 )
 from hushpore.viewer.running.task import slice_on_screen
 from hushpore.viewer.running.worker import LatestOnlyWorker
@@ -140,19 +142,14 @@ class Previews:
         return [layer for layer in self._layers.values() if layer in self._viewer.layers]
 
     def _go_to(self, layer: Any) -> None:
-        dims = self._viewer.dims
+        dims, place = self._viewer.dims, point_at(self._viewer, layer, [0] * layer.ndim)
         for axis in range(layer.ndim - 2):
-            dims.set_point(dims.ndim - layer.ndim + axis, float(layer.extent.world[0][axis]))
+            dims.set_point(dims.ndim - layer.ndim + axis, float(place[axis]))
 
     def _slices_away(self, layer: Any) -> float:
         """Return the distance between the preview and the slice on the screen, in slices."""
-        dims = self._viewer.dims
-        first = dims.ndim - layer.ndim
-        away = [
-            abs(dims.point[first + axis] - layer.extent.world[0][axis]) / layer.extent.step[axis]
-            for axis in range(layer.ndim - 2)
-        ]
-        return round(max(away, default=0.0), 3)
+        away = voxel_at(self._viewer, layer, self._viewer.dims.point)[:-2]
+        return round(float(max(map(abs, away), default=0.0)), 3)
 
 
 def _slice_of(layer: Any) -> str:

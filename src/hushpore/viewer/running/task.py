@@ -27,6 +27,7 @@ from hushpore.viewer.layers.conversion import (
     name_of,
     placement_of,
     scan_of,
+    units_in_world,
     volume_of,
 )
 from hushpore.viewer.layers.visibility import show_colour_bar
@@ -118,7 +119,8 @@ def slice_on_screen(viewer: Any, target: Target) -> tuple[int, ...] | None:
     ndim, last = len(shape), tuple(range(dims.ndim - 2, dims.ndim))
     if dims.ndisplay != 2 or tuple(dims.displayed) != last or dims.ndim < ndim:
         return None
-    index = target.placement.voxel_at(dims.point[-ndim:])[:-2]
+    point = np.array(dims.point[-ndim:]) / units_in_world(viewer, target.placement.units)
+    index = target.placement.voxel_at(tuple(point))[:-2]
     is_inside = all(0 <= at < length for at, length in zip(index, shape, strict=False))
     return index if is_inside else None
 
