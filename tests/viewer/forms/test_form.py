@@ -460,3 +460,10 @@ def test_the_call_is_in_the_clipboard(row):
     assert copied.startswith("result = hushpore.segment_pores(scan, ")
     assert "merge_height=2.5" in copied
     assert "pore_type='closed'" in copied
+
+
+def test_a_hint_that_never_had_a_text_asks_for_no_height(qtbot, qtlog):
+    form = SettingsForm(JOBS["pores"].settings)
+    qtbot.addWidget(form.native)
+    form._lines["exterior"].resize(100, 20)
+    assert not [record for record in qtlog.records if "Negative sizes" in record.message]

@@ -120,7 +120,8 @@ class _Hint(QLabel):
     def resizeEvent(self, event: Any) -> None:  # noqa: N802
         """Ask for the height of all lines."""
         super().resizeEvent(event)
-        self.setMinimumHeight(self.heightForWidth(self.width()))
+        # an empty text needs -1
+        self.setMinimumHeight(max(0, self.heightForWidth(self.width())))
 
 
 class SettingsForm(PlacedContainer):
