@@ -161,7 +161,7 @@ def strokes(film: Recorder, scratch: Path) -> None:
     wait(lambda: not job.panel.is_busy and job.panel.greys is not None, PATIENCE)
     film.caption = "Plugins > hushpore > Pores, Phases: Paint"
     film.press(panel.paint)
-    layer = film.viewer.layers["grains strokes"]
+    layer = film.viewer.layers["grains · strokes"]
     z = film.viewer.dims.current_step[0]
     for label, name in enumerate(("pores", "stripes along y", "stripes along x"), 1):
         film.caption = f"Label {label}: short strokes on {name}"

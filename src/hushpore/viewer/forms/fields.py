@@ -40,6 +40,9 @@ if TYPE_CHECKING:
 #: Limit of a spin box for a setting without limits.
 _FAR = 2**31 - 1
 
+#: Pixels that a line of text takes at least.
+_TEXT_WIDTH = 110
+
 #: magicgui's dialog modes by `Option.path`.
 _DIALOGS = {"file": "r", "new file": "w", "folder": "d"}
 
@@ -118,6 +121,11 @@ class ChoiceField(Field, ComboBox):
 
 class TextField(Field, LineEdit):
     """A line of free text."""
+
+    def _post_init(self) -> None:
+        super()._post_init()
+        # beside a long title a text would be cut after some letters: the title moves above it
+        self.native.setMinimumWidth(_TEXT_WIDTH)
 
 
 class FileField(Field):
