@@ -10,7 +10,8 @@ skin between them.
 
 Short strokes of a person who knows the phases, one voxel wide, in six slices; each correction adds
 strokes of each phase near the places of the greatest doubt, wherever the labels are wrong. IoU is
-the mean over the phases, of all voxels. Beside it multi-Otsu, of the scan or smoothed by one voxel,
+the mean over the phases, of all voxels; without and with the features of the scan's own denoiser,
+a network of `STEPS` training steps. Beside it multi-Otsu, of the scan or smoothed by one voxel,
 whichever is better, its phases named with the truth.
 """
 
@@ -25,6 +26,9 @@ import numpy as np
 from scipy import ndimage
 from scipy.spatial import cKDTree
 
+import hushpore
+from hushpore import Volume
+from hushpore.denoising.texture import TextureNetwork
 from hushpore.pores.parallel import KernelThreads
 from hushpore.pores.phases.features import Extent, features_of
 from hushpore.pores.phases.forest import Forest
@@ -43,6 +47,8 @@ if TYPE_CHECKING:
 SHAPE, SEEDS, ROUNDS = (24, 112, 112), 3, 3
 #: Painted voxels at most in the first round, voxels of a stroke, and slices with strokes.
 PAINTED, STROKE, SLICES = 400, 5, 6
+#: Training steps of a denoiser: fewer than by default, on scans as small as these.
+STEPS = 600
 #: Places of a correction, and voxels of each of its strokes.
 PLACES, CORRECTION = 12, 4
 
@@ -317,40 +323,53 @@ def _part(scan: Any, first: int, last: int) -> Any:
     return scan[first:last]
 
 
+def network_of(scan: Any, steps: int) -> TextureNetwork:
+    """Return the denoiser of a scan, trained as the program does it, for its features."""
+    volume = Volume(scan, name="scan")
+    model = hushpore.denoise(volume, steps=steps, device="cpu").model
+    return TextureNetwork(np.frombuffer(model.content, np.uint8), volume)
+
+
+def _of_kind(phase: Labels, scan: Any, network: TextureNetwork | None) -> dict[str, Any]:
+    """Return the IoU after each round, and the processor time."""
+    before = time.process_time()
+    box = [(0, n) for n in SHAPE]
+    extent = Extent.of((1.0, 1.0, 1.0), False)
+    with KernelThreads() as threads:
+        features = features_of(partial(_part, scan), SHAPE, box, extent, threads, network)
+        between = time.process_time()
+        rounds = [
+            _rounds(
+                phase, features, first_strokes(phase, seed, PAINTED, SLICES, STROKE), seed, threads
+            )
+            for seed in range(SEEDS)
+        ]
+    seconds = (time.process_time() - between) / (SEEDS * (ROUNDS + 1))
+    return {
+        "after_rounds": np.mean([each[0] for each in rounds], axis=0).round(3).tolist(),
+        "worst_seed": np.min([each[0] for each in rounds], axis=0).round(3).tolist(),
+        "painted": np.max([each[1] for each in rounds], axis=0).tolist(),
+        "microseconds_a_voxel": {
+            "features": round(1e6 * (between - before) / phase.size, 1),
+            "forest": round(1e6 * seconds / phase.size, 1),
+        },
+    }
+
+
 def measure() -> Iterator[dict[str, Any]]:
-    """Yield the IoU by kind, and the processor time."""
-    figures: dict[str, Any] = {"kinds": {}}
+    """Yield the IoU by kind, without and with features of the denoiser, and the processor time."""
+    figures: dict[str, Any] = {"kinds": {}, "with_texture": {}}
     for kind in KINDS:
         phase, scan = simulate(kind)
+        otsu = {"multi_otsu": round(multi_otsu(phase, scan), 3)}
+        figures["kinds"][kind] = otsu | _of_kind(phase, scan, None)
         before = time.process_time()
-        box = [(0, n) for n in SHAPE]
-        extent = Extent.of((1.0, 1.0, 1.0), False)
-        with KernelThreads() as threads:
-            features = features_of(partial(_part, scan), SHAPE, box, extent, threads)
-            between = time.process_time()
-            rounds = [
-                _rounds(
-                    phase,
-                    features,
-                    first_strokes(phase, seed, PAINTED, SLICES, STROKE),
-                    seed,
-                    threads,
-                )
-                for seed in range(SEEDS)
-            ]
-        seconds = (time.process_time() - between) / (SEEDS * (ROUNDS + 1))
-        figures["kinds"][kind] = {
-            "multi_otsu": round(multi_otsu(phase, scan), 3),
-            "after_rounds": np.mean([each[0] for each in rounds], axis=0).round(3).tolist(),
-            "worst_seed": np.min([each[0] for each in rounds], axis=0).round(3).tolist(),
-            "painted": np.max([each[1] for each in rounds], axis=0).tolist(),
-            "microseconds_a_voxel": {
-                "features": round(1e6 * (between - before) / phase.size, 1),
-                "forest": round(1e6 * seconds / phase.size, 1),
-            },
-        }
+        network = network_of(scan, STEPS)
+        seconds = {"seconds_of_training": round(time.process_time() - before)}
+        figures["with_texture"][kind] = seconds | _of_kind(phase, scan, network)
         yield figures
     for name, half in {"mean": set(KINDS) - set(UNSEEN), "mean_unseen": UNSEEN}.items():
-        every = [figures["kinds"][kind]["after_rounds"] for kind in half]
-        figures[name] = np.mean(every, axis=0).round(3).tolist()
+        for own, more in {"kinds": "", "with_texture": "_with_texture"}.items():
+            every = [figures[own][kind]["after_rounds"] for kind in half]
+            figures[name + more] = np.mean(every, axis=0).round(3).tolist()
     yield figures

@@ -191,9 +191,13 @@ assert any("hushpore[denoise]" in line for line in backend.details())
 for device in ("cuda", "mps"):
     with pytest.raises(DeviceError, match="PyTorch is not installed"):
         choose_backend(device)
-for work in (hushpore.denoise, hushpore.sample_patches):
+strokes = 1 + solid.astype(np.uint8)
+textured = {"strokes": strokes, "texture": "model.safetensors"}
+for work, how in (
+    (hushpore.denoise, {}), (hushpore.sample_patches, {}), (hushpore.measure_phases, textured)
+):
     with pytest.raises(MissingPackageError, match=r"pip install 'hushpore\\[denoise\\]'"):
-        work(scan)
+        work(scan, **how)
 with pytest.raises(SystemExit):
     sys.argv = ["hushpore", "run", "scan.npy", "-o", "result"]
     main()

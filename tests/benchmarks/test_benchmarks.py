@@ -59,7 +59,7 @@ TINY: dict[str, dict[str, Any]] = {
     "pores_on_disk": {"SIZE": 48, "_tiles.TILE": 24, "BUDGET": 0.001},
     "reading": {"ROUNDS": 1, "SLICES": 2, "EDGE": 32},
     "regression": {"ROUNDS": 1, "BLOBS": 16, "NOISE": 12, "pores.ROCK": 24},
-    "strokes": {"SHAPE": (16, 40, 40), "SEEDS": 1, "ROUNDS": 3, "PAINTED": 60},
+    "strokes": {"SHAPE": (16, 40, 40), "SEEDS": 1, "ROUNDS": 1, "PAINTED": 60, "STEPS": 2},
     "stokes": {
         "DUCTS": ((2, 2),),
         "TUBES": (3,),

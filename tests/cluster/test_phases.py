@@ -6,13 +6,18 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
+import torch
 from scipy.ndimage import gaussian_filter
 
 import hushpore
 from hushpore import InputError, Volume
 from hushpore.base.events import result_of
 from hushpore.cluster.phases import phases_on
+from hushpore.denoising.model import Architecture, build_network
+from hushpore.denoising.trained_model import Model
 from hushpore.io.zarr import write_zarr
+from hushpore.pores.phases.classifier import load_classifier
+from hushpore.pores.phases.features import COUNT
 from hushpore.pores.phases.settings import PhaseSettings
 from hushpore.runs.rerun import rerun
 
@@ -82,6 +87,29 @@ def test_blocks_on_a_cluster_give_the_result_of_one_computer(
     assert result_of(rerun(second, tmp_path / "third")).identical
     # nothing is left of the work
     assert [each.name for each in tmp_path.iterdir() if each.name.startswith(".")] == []
+
+
+def test_workers_find_features_with_the_denoiser_of_the_classifier(
+    client: Client, scan: Volume, strokes: np.ndarray, files: dict[str, str], tmp_path: Path
+) -> None:
+    """The model file lies on the computer that starts the job."""
+    architecture = Architecture(2, inputs=3, features=4)
+    network = build_network(architecture, torch.Generator().manual_seed(0)).eval()
+    model = Model(network, (1000.0,), (30.0,), context=1)
+    texture = str(model.save(tmp_path / "model.safetensors"))
+    # phases that nothing tells apart, for trees of all features
+    mixed = strokes + (strokes > 0) * np.random.default_rng(0).integers(2, size=SHAPE, dtype="u1")
+    file = str(write_zarr(tmp_path / "mixed.ome.zarr", scan.replace(mixed, name="mixed")))
+    whole = hushpore.measure_phases(scan, strokes=mixed, texture=texture)
+    how = PhaseSettings(strokes=file, texture=texture)
+    written = result_of(phases_on(client, files["scan"], tmp_path / "made", how))
+    labels = hushpore.read(written.folder / "phases.tif")
+    np.testing.assert_array_equal(labels.array(), whole.labels)
+    used = load_classifier(str(written.folder))
+    assert used.fingerprint == whole.classifier.fingerprint  # type: ignore[union-attr]
+    assert used.forest.feature.max() >= COUNT
+    assert written.provenance["auxiliary"]["texture"]["blake2b"] == model.fingerprint
+    assert result_of(rerun(written.folder, tmp_path / "again")).identical
 
 
 def test_what_a_cluster_does_not_find_is_refused(

@@ -20,9 +20,9 @@ from hushpore.cluster.setup import check_folders
 from hushpore.cluster.task_runner import in_words, spread
 from hushpore.device.backend import Backend
 from hushpore.io.output_target import check_target, require_apart
+from hushpore.jobs.phases import measure_phases, open_network
 from hushpore.pores.parallel import KernelThreads
 from hushpore.pores.phases.classifier import BOX
-from hushpore.pores.phases.job import measure_phases
 from hushpore.pores.slabs import Slabs
 from hushpore.pores.void.threshold import GreyValues
 from hushpore.runs.pipeline import Written
@@ -104,5 +104,7 @@ def classify_row(volume: Volume, classifier: Classifier, first: int) -> tuple[in
     """Return the first slice and the phases of a row of boxes; a task for a worker."""
     shape = (1,) * (3 - volume.n_spatial) + volume.shape
     values = GreyValues(volume, Slabs(shape[0], BOX[0], on_disk=True))
+    stored = classifier.network
+    network = None if stored is None else open_network(stored, volume)
     with KernelThreads(1) as threads:
-        return first, result_of(classifier.phases_of(values.read, shape, first, threads))
+        return first, result_of(classifier.phases_of(values.read, shape, first, threads, network))

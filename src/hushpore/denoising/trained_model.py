@@ -47,12 +47,23 @@ def write_tensors(
 
     Raises OutputError if it cannot be written; an older file is then unchanged.
     """
+    with new_file(target, overwrite=True) as part:
+        part.write_bytes(_packed(tensors, facts))
+
+
+def _packed(tensors: dict[str, torch.Tensor], facts: dict[str, dict[str, Any]]) -> bytes:
+    """Return the content of a file of `write_tensors`."""
     from safetensors.torch import save
 
     header = {name: json.dumps(each) for name, each in facts.items()}
-    known = {**header, _SUM: sum_of_tensors(tensors, facts)}
-    with new_file(target, overwrite=True) as part:
-        part.write_bytes(save(tensors, known))
+    content = save(tensors, {**header, _SUM: sum_of_tensors(tensors, facts)})
+    # entries come in random order: equal models are made equal files
+    values = _values_of(content)
+    told = json.loads(content[8 : len(content) - len(values)])
+    told["__metadata__"] = dict(sorted(told["__metadata__"].items()))
+    text = json.dumps(told).encode()
+    text += b" " * (-len(text) % 8)  # values start at a multiple of 8 bytes
+    return b"".join([len(text).to_bytes(8, "little"), text, values])
 
 
 def sum_of_tensors(tensors: dict[str, torch.Tensor], facts: dict[str, dict[str, Any]]) -> str:
@@ -86,9 +97,6 @@ def read_tensors(
     InputError if there is no such file, if it is a pickle, if it is damaged, or if it lacks these
     facts.
     """
-    from safetensors import SafetensorError
-    from safetensors.torch import load
-
     source = Path(path).expanduser()
     if source.is_dir():
         raise InputError(f"{source.resolve()} is a folder; expected a .safetensors file.")
@@ -102,18 +110,27 @@ def read_tensors(
             f"{source.name} is a pickled PyTorch file, which can run code when it is read. "
             "Expected a .safetensors file written by hushpore."
         )
+    # not memory-mapped: if the file were shortened meanwhile, the program would crash
+    return _unpacked(source.read_bytes(), source, entry, wanted)
+
+
+def _unpacked(
+    content: bytes, name: str | os.PathLike[str], entry: str, wanted: Callable[[str], bool]
+) -> tuple[dict[str, Any], dict[str, torch.Tensor]]:
+    """Return tensors and facts of the content of a file, as `read_tensors`; `name`: for errors."""
+    from safetensors import SafetensorError
+    from safetensors.torch import load
+
     try:
-        # not memory-mapped: if the file were shortened meanwhile, the program would crash
-        content = source.read_bytes()
         header = json.loads(content[8 : 8 + int.from_bytes(content[:8], "little")])
         known = header["__metadata__"]
         facts = json.loads(known[entry])
         if known[_SUM] != _sum_of(known, _values_of(content)):
             raise ValueError("its sum is another")
-        tensors = {name: value for name, value in load(content).items() if wanted(name)}
+        tensors = {each: value for each, value in load(content).items() if wanted(each)}
         return dict(facts), tensors
     except (SafetensorError, *ODD) as error:
-        raise not_whole(source, error) from error
+        raise not_whole(name, error) from error
 
 
 def _values_of(content: bytes) -> memoryview:
@@ -267,6 +284,11 @@ class Model:
         return target
 
     @property
+    def content(self) -> bytes:
+        """The content of a file of `save`, to be stored with something else."""
+        return _packed(self._weights, {HEADER: self.facts()})
+
+    @property
     def fingerprint(self) -> str:
         """Checksum of the weights and facts, which identifies the model in any file."""
         facts = self.facts()
@@ -315,7 +337,25 @@ def load_model(path: str | os.PathLike[str]) -> Model:
     >>> model = load_model("bread.safetensors")    # doctest: +SKIP
     >>> clean = model.predict(scan)    # doctest: +SKIP
     """
-    facts, weights = read_tensors(path, HEADER, lambda name: not name.startswith(TRAINING))
+    return _model_of(path, *read_tensors(path, HEADER, _is_weight))
+
+
+def model_of_content(content: bytes, name: str) -> Model:
+    """Return the model of `Model.content`; `name`: of what it was stored with, for errors.
+
+    Raises InputError if it is damaged.
+    """
+    return _model_of(name, *_unpacked(content, name, HEADER, _is_weight))
+
+
+def _is_weight(name: str) -> bool:
+    return not name.startswith(TRAINING)
+
+
+def _model_of(
+    path: str | os.PathLike[str], facts: dict[str, Any], weights: dict[str, torch.Tensor]
+) -> Model:
+    """Return a model, once its facts and weights are known to be sound; `path`: for errors."""
     try:
         architecture = Architecture(**facts["architecture"])
         # on no device first: a header can ask for a network that no memory holds
@@ -387,7 +427,7 @@ def repeated_denoising(
     `values`: its settings. `made`: its record. `file`: path of the record.
     Raises InputError if the applied model no longer exists, or has changed.
     """
-    _require_same_model(values, made)
+    require_same_model(values, made)
     # trained anew instead of resumed; a training that reached its time limit is repeated with the
     # number of steps and the learning rates in its provenance
     repeat = str(file) if made.get("training") else ""
@@ -398,16 +438,18 @@ def repeated_patches(
     values: Mapping[str, Any], made: Mapping[str, Any], file: Path
 ) -> dict[str, Any]:
     """Return the settings that sample the same patches again; see `repeated_denoising`."""
-    _require_same_model(values, made)
+    require_same_model(values, made)
     return dict(values)
 
 
-def _require_same_model(values: Mapping[str, Any], made: Mapping[str, Any]) -> None:
-    """Check that the model in the settings exists, and is the one in a record.
+def require_same_model(
+    values: Mapping[str, Any], made: Mapping[str, Any], setting: str = "model"
+) -> None:
+    """Check that the model that a setting names exists, and is the one in a record.
 
     Raises InputError with the remedy if not.
     """
-    name = values.get("model")
+    name = values.get(setting)
     if not name:
         return
     if not os.path.isfile(os.path.expanduser(name)):
@@ -415,7 +457,7 @@ def _require_same_model(values: Mapping[str, Any], made: Mapping[str, Any]) -> N
             f"The trained model of this result is missing: there is no file {name[:200]}. Put it "
             "back and run again."
         )
-    if load_model(name).fingerprint != made["auxiliary"]["model"]["blake2b"]:
+    if load_model(name).fingerprint != made["auxiliary"][setting]["blake2b"]:
         raise InputError(
             f"{name} is not the model of this result: its fingerprint differs. Put the original "
             "model back and run again. Nothing was run."

@@ -223,7 +223,7 @@ JOBS = Registry("jobs", JobDescription, {
     "phases": JobDescription(
         "Measure phases",
         "hushpore.pores.phases.settings:PhaseSettings",
-        "hushpore.pores.phases.job:measure_phases",
+        "hushpore.jobs.phases:measure_phases",
         "measure_phases",
         on_gpu=False,
         cpu_only=True,
@@ -232,10 +232,10 @@ JOBS = Registry("jobs", JobDescription, {
         help="Separate and measure the phases of the stack in PATH: volume fractions, thickness, "
         "contacts.\n\nWrites tables, phases.tif, report.html and result.json.",
         report="hushpore.runs.report_page:phase_report",
-        repeat="hushpore.pores.phases.classifier:repeated_phases",
+        repeat="hushpore.jobs.phases:repeated_phases",
         more_figures="hushpore.pores.phases.measures:figures_of",
         cluster="hushpore.cluster.phases:phases_on",
-        check="hushpore.pores.phases.job:check_volume",
+        check="hushpore.jobs.phases:check_volume",
     ),
     "patches": JobDescription(
         "Show patches",

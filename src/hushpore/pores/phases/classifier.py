@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from hushpore.base.volume import Volume
     from hushpore.pores.engine import Pass
     from hushpore.pores.parallel import KernelThreads
+    from hushpore.pores.phases.features import Network
 
     Box = tuple[tuple[int, int], ...]
 
@@ -59,6 +60,10 @@ class Classifier:
         Voxel size (z, y, x) of the scan that was painted on.
     painted : tuple of int
         Number of painted voxels of each phase.
+    network : numpy.ndarray or None
+        uint8, shape (bytes,): the denoiser that finds further features, as it was stored.
+    textures : int
+        Number of these features.
     """
 
     forest: Forest
@@ -66,6 +71,8 @@ class Classifier:
     by_slice: bool
     spacing: tuple[float, ...]
     painted: tuple[int, ...]
+    network: UInt8s | None = None
+    textures: int = 0
 
     @property
     def extent(self) -> Extent:
@@ -76,7 +83,8 @@ class Classifier:
     def arrays(self) -> dict[str, Any]:
         """Named arrays from which `of_arrays` makes it again."""
         facts = {name: value for name, value in vars(self).items() if name in _FACTS}
-        return {"facts": np.array(json.dumps(facts)), **vars(self.forest)}
+        network = {} if self.network is None else {"network": self.network}
+        return {"facts": np.array(json.dumps(facts)), **vars(self.forest), **network}
 
     @cached_property
     def fingerprint(self) -> str:
@@ -95,7 +103,8 @@ class Classifier:
         """
         facts = json.loads(str(arrays["facts"]))
         painted, names = tuple(map(int, facts["painted"])), tuple(map(str, facts["names"]))
-        spacing = tuple(map(float, facts["spacing"]))
+        spacing, textures = tuple(map(float, facts["spacing"])), int(facts["textures"])
+        network = np.ascontiguousarray(arrays["network"], "u1") if textures else None
         kinds = {"roots": "i4", "feature": "i4", "threshold": "f4", "left": "i4", "votes": "f4"}
         forest = Forest(**{name: np.ascontiguousarray(arrays[name], kinds[name]) for name in kinds})
         nodes, (rows, phases) = np.arange(forest.left.size), forest.votes.shape
@@ -104,7 +113,7 @@ class Classifier:
             forest.feature.shape == forest.threshold.shape == forest.left.shape == (rows,)
             and forest.roots.ndim == 1 and forest.roots.size
             and forest.roots.min() >= 0 and forest.roots.max() < rows
-            and forest.feature.min() >= 0 and forest.feature.max() < COUNT
+            and forest.feature.min() >= 0 and forest.feature.max() < COUNT + textures
             and np.all((forest.left == 0) | (forest.left > nodes)) and forest.left.max() < rows - 1
             and np.isfinite(forest.votes).all()
             and len(names) == len(painted) == phases and 2 <= phases <= MOST
@@ -112,7 +121,7 @@ class Classifier:
         )  # fmt: skip
         if not is_sound:
             raise ValueError("the trees do not fit together")
-        return cls(forest, names, bool(facts["by_slice"]), spacing, painted)
+        return cls(forest, names, bool(facts["by_slice"]), spacing, painted, network, textures)
 
     def phases_of(
         self,
@@ -120,12 +129,14 @@ class Classifier:
         shape: Sequence[int],
         first: int,
         threads: KernelThreads,
+        network: Network | None = None,
         kept: UInt8s | None = None,
     ) -> Pass[UInt8s]:
         """Return the phases of a row of boxes; yields the share of the volume done after each box.
 
         `read`, `shape`: as for `hushpore.pores.phases.features.features_of`. `first`: first slice
-        of the row. `kept`: takes the probabilities in percent, (phases, z, y, x).
+        of the row. `network`: the stored one, opened for the volume. `kept`: takes the
+        probabilities in percent, (phases, z, y, x).
         Returns: uint8, (z, y, x): numbers from 1, and `DOUBT` more where the phase is doubtful.
         """
         read = lru_cache(1)(read)  # neighbouring boxes need the same slices
@@ -134,7 +145,7 @@ class Classifier:
         boxes = list(boxes_of(found.shape))
         for number, (_, *sides) in enumerate(boxes, 1):
             box = ((first, last), *sides)
-            features = features_of(read, shape, box, self.extent, threads)
+            features = features_of(read, shape, box, self.extent, threads, network)
             likely = self.forest.probabilities(features, threads)
             inside = tuple(slice(*ends) for ends in sides)
             doubt = DOUBT * (likely.max(axis=0) < DOUBTFUL)
@@ -145,7 +156,7 @@ class Classifier:
         return found
 
 
-_FACTS = ("names", "by_slice", "spacing", "painted")
+_FACTS = ("names", "by_slice", "spacing", "painted", "textures")
 
 
 def boxes_of(shape: Sequence[int]) -> Iterator[Box]:
@@ -162,13 +173,15 @@ def painted_features(
     shape: Sequence[int],
     extent: Extent,
     threads: KernelThreads,
+    network: Network | None = None,
 ) -> Iterator[tuple[float, Float32s, Int64s, Int64s]]:
-    """Yield the share done, and the features (voxels, `COUNT`) of painted voxels.
+    """Yield the share done, and the features (voxels, features) of painted voxels.
 
     With them come their labels and flat indices.
 
     `read`, `strokes`: return grey values, and integers that are 0 where nothing is painted, of a
-    range of slices. `shape`: of the volume, (z, y, x). Grey values are read around strokes only.
+    range of slices. `shape`: of the volume, (z, y, x). `network`: finds further features. Grey
+    values are read around strokes only.
     """
     boxes, strokes = list(boxes_of(shape)), lru_cache(1)(strokes)
     for number, box in enumerate(boxes, 1):
@@ -180,7 +193,7 @@ def painted_features(
             (first + int(at.min()), first + int(at.max()) + 1)
             for (first, _), at in zip(box, where, strict=True)
         )
-        features = features_of(read, shape, around, extent, threads)
+        features = features_of(read, shape, around, extent, threads, network)
         corner = np.array([at.min() for at in where])
         inside = tuple(at - low for at, low in zip(where, corner, strict=True))
         at = (each + first for each, (first, _) in zip(where, box, strict=True))

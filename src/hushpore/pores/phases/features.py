@@ -3,8 +3,9 @@
 At each of three scales: smoothed grey value, the same less a wide blur (free of shading), gradient
 magnitude, Laplacian, and the eigenvalues of the Hessian matrix. For texture, within a window: the
 eigenvalues of the structure tensor, its diagonal (directions along z, y and x), and the local
-deviation of the finer detail. Features depend on the voxels within `Extent.reach` only, so that any
-part of a volume has the same features, bit for bit, as the whole.
+deviation of the finer detail; on request, also what a trained denoiser finds. Features depend on
+the voxels within `Extent.reach` only (those of the denoiser on tiles that do not depend on the
+part), so that any part of a volume has the same features, bit for bit, as the whole.
 
 References
 ----------
@@ -17,7 +18,7 @@ https://doi.org/10.1023/A:1008009714131
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from scipy.ndimage import gaussian_filter1d
@@ -27,7 +28,7 @@ from hushpore.pores.parallel import inlined, kernel
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from hushpore.base.arrays import Array, Float32s
+    from hushpore.base.arrays import Array, Float32s, UInt8s
     from hushpore.pores.parallel import KernelThreads
 
 #: Standard deviations of the Gaussians in units of the smallest voxel edge; those of the finer
@@ -42,6 +43,20 @@ _CUT, _CUT_WIDE = 3.0, 2.0
 
 #: Number of features.
 COUNT = 1 + 7 * len(SCALES) + 7 * len(TEXTURED)
+
+
+class Network(Protocol):
+    """A trained denoiser of slices, see `hushpore.denoising.texture.TextureNetwork`."""
+
+    stored: UInt8s
+    fingerprint: str
+    count: int
+    reach: int
+
+    def find(
+        self, slices: Array, first: int, box: Sequence[tuple[int, int]], out: Float32s
+    ) -> None:
+        """Write the features of a box; `slices`: whole ones, from `first` on."""
 
 
 @dataclass(frozen=True)
@@ -97,19 +112,26 @@ def features_of(
     box: Sequence[tuple[int, int]],
     extent: Extent,
     threads: KernelThreads,
+    network: Network | None = None,
 ) -> Float32s:
     """Return the features of the voxels in a box of a volume.
 
     `read`: returns the grey values of a range of slices. `shape`: of the volume, (z, y, x). `box`:
     first voxel of the box, and the one after its last, for each axis. `extent`: widths of filters.
-    Returns: float32, (`COUNT`, z, y, x). Values beyond the faces of the volume are those at them.
+    `network`: finds further features.
+    Returns: float32, (`COUNT` and those of the network, z, y, x). Values beyond the faces of the
+    volume are those at them.
     """
     bounds = [
         (first - far, last + far) for (first, last), far in zip(box, extent.reach, strict=True)
     ]
     inside = [(max(low, 0), min(high, n)) for (low, high), n in zip(bounds, shape, strict=True)]
     (low, high), rows, columns = inside
-    part = read(low, high)[:, slice(*rows), slice(*columns)].astype(np.float32)
+    # read once, also where the network sees further
+    reach, more = (0, 0) if network is None else (network.reach, network.count)
+    start, stop = min(low, max(box[0][0] - reach, 0)), max(high, min(box[0][1] + reach, shape[0]))
+    slices = read(start, stop)
+    part = slices[low - start : high - start, slice(*rows), slice(*columns)].astype(np.float32)
     beyond = [
         (within[0] - bound[0], bound[1] - within[1])
         for bound, within in zip(bounds, inside, strict=True)
@@ -119,7 +141,9 @@ def features_of(
     corner = np.array(extent.reach)
     step = np.array([int(unit > 0) for unit in extent.units])
     size = tuple(last - first for first, last in box)
-    found = np.empty((COUNT, *size), np.float32)
+    found = np.empty((COUNT + more, *size), np.float32)
+    if network is not None:
+        network.find(slices, start, box, found[COUNT:])
     found[0] = values[inner]
     (wide,) = _each([values], extent, WIDE, _CUT_WIDE, threads)
     smooth = _each([values] * len(SCALES), extent, SCALES, _CUT, threads)

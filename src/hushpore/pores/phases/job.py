@@ -6,7 +6,7 @@ import dataclasses
 import math
 from contextlib import ExitStack, closing
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -20,7 +20,13 @@ from hushpore.pores.advice import warnings_of
 from hushpore.pores.job import prepare, warm_up_kind
 from hushpore.pores.numbering import outside_totals
 from hushpore.pores.parallel import KernelThreads
-from hushpore.pores.phases.classifier import BYTES_OF_BOX, CLASSIFIER, DOUBTFUL
+from hushpore.pores.phases.classifier import (
+    BOX,
+    BYTES_OF_BOX,
+    CLASSIFIER,
+    DOUBTFUL,
+    load_classifier,
+)
 from hushpore.pores.phases.labelling import find_labels, find_phases, find_strokes
 from hushpore.pores.phases.measures import (
     PhaseSums,
@@ -43,15 +49,19 @@ from hushpore.pores.work import AT_A_TIME, LEAST_SLICES, Work, plan_slabs, spaci
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator
 
-    from hushpore.base.arrays import Float32s, Float64s, Int64s
+    from hushpore.base.arrays import Float32s, Float64s, Int64s, UInt8s
     from hushpore.base.events import Event, Job
     from hushpore.pores.engine import Pass
     from hushpore.pores.phases.classifier import Classifier
+    from hushpore.pores.phases.features import Network
     from hushpore.pores.phases.labelling import Found, Rows
     from hushpore.pores.phases.measures import FoundRegions
     from hushpore.pores.phases.settings import PhaseSettings
     from hushpore.pores.slabs import Stack
     from hushpore.pores.watershed.graph import BasinGraph
+
+    #: Opens a denoiser for a volume: a model file, or what a classifier has stored.
+    OpenNetwork = Callable[[str | UInt8s, Volume], Network]
 
 #: Bytes per voxel in use at once besides the input: labels, and void with air, 1 each; for local
 #: thickness also one phase 1, its distance map 4, diameters 4, diameters of all phases 4, and
@@ -68,24 +78,34 @@ _MANY_DOUBTFUL = 0.1
 _MOST_VOXELS = 2**31 - 1  # limit of int32 indices
 
 
+class Checked(NamedTuple):
+    """What the input of a job asks for."""
+
+    slabs: Slabs  # on disk if memory is too small
+    classifier: Classifier | None = None  # the stored one; None if there is none, or none is used
+    network: Network | None = None  # finds features for the classifier, also for a new one
+
+
 def measure_phases(
     volume: Volume,
     settings: PhaseSettings,
     backend: Backend,
+    open_network: OpenNetwork,
     classify: Callable[[Classifier], Rows] | None = None,
 ) -> Job:
     """Separate the phases of a volume, and measure the phases and their contacts.
 
     `volume`: 2D or 3D grey values of any real dtype; or integer labels, with ``are_labels``.
-    `backend`: ignored apart from its timer; the job runs on the CPU. `classify`: yields the phases
-    of the volume by a classifier, found elsewhere; by default they are found here.
+    `backend`: ignored apart from its timer; the job runs on the CPU. `open_network`: opens a
+    denoiser, for ``texture`` and for classifiers that were trained with it. `classify`: yields the
+    phases of the volume by a classifier, found elsewhere; by default they are found here.
     Yields: Progress, Timing, Note; after every slab of a stage.
     Returns: `Phases`.
     Raises InputError if the volume has leading axes, is empty, constant or boolean, holds NaN, has
     fewer grey values than phases, or invalid labels; MemoryLimitError if memory is too small for
     slabs on disk, or in one piece for thickness, regions, transport or probabilities.
     """
-    slabs = check_volume(volume, settings)
+    slabs, stored, network = check_volume(volume, settings, open_network)
     stages, notes = Stages(volume, backend.timer()), list[Note]()
     depth = stages.slices
     how = PoreSettings(threshold=0.0, exterior=settings.exterior)
@@ -98,7 +118,7 @@ def measure_phases(
         work = Work(volume, how, slabs, scratch, threads, stages.timer)
         find = find_labels if settings.are_labels else find_phases
         if settings.is_classified:
-            find = partial(find_strokes, classify=classify)
+            find = partial(find_strokes, classifier=stored, network=network, classify=classify)
         found = yield from find(work, settings, stages)
         if not found.sample:
             raise InputError(
@@ -142,9 +162,12 @@ def measure_phases(
         "unit": volume.unit,
     }
     provenance = make_provenance("phases", volume, settings, backend.description, timing, notes)
-    if classifier is not None and not settings.strokes:
-        known = {"name": settings.classifier, "blake2b": classifier.fingerprint}
-        provenance["auxiliary"][CLASSIFIER] = known
+    used = {CLASSIFIER: stored, "texture": network if stored is None else None}
+    provenance["auxiliary"] |= {
+        name: {"name": getattr(settings, name), "blake2b": each.fingerprint}
+        for name, each in used.items()
+        if each is not None
+    }
     probabilities = found.probabilities
     if probabilities is not None:
         probabilities = probabilities.reshape(-1, *volume.shape)
@@ -167,8 +190,8 @@ def measure_phases(
     )
 
 
-def check_volume(volume: Volume, settings: PhaseSettings) -> Slabs:
-    """Check a volume before any of it is read; returns its slabs, on disk if memory is too small.
+def check_volume(volume: Volume, settings: PhaseSettings, open_network: OpenNetwork) -> Checked:
+    """Check a volume before any of it is read, with the files that the settings name.
 
     Raises InputError or MemoryLimitError, as `measure_phases`.
     """
@@ -193,6 +216,7 @@ def check_volume(volume: Volume, settings: PhaseSettings) -> Slabs:
     if settings.is_classified or not settings.are_labels:
         require_grey(volume, ", or read each label as a phase (are_labels=True)")
         settings.named(MOST if settings.is_classified else settings.count)
+    stored, network = _files_of(volume, settings, open_network)
     count = math.prod(volume.shape)
     in_place = isinstance(volume.data, np.ndarray)
     a_voxel = BYTES_WITH_THICKNESS if settings.thickness else BYTES_A_VOXEL
@@ -202,11 +226,12 @@ def check_volume(volume: Volume, settings: PhaseSettings) -> Slabs:
     free = float(Backend().free_memory())
     if settings.memory_budget is not None:
         free = settings.memory_budget * 1e9
-    free -= BYTES_OF_BOX if settings.is_classified and count > BYTES_OF_BOX else 0
+    if settings.is_classified and count > BYTES_OF_BOX:
+        free -= BYTES_OF_BOX + (0 if network is None else 4 * network.count * math.prod(BOX))
     if needed <= free and count <= _MOST_VOXELS:
         depth = 1 if volume.n_spatial == 2 else volume.shape[0]
         thick = max(LEAST_SLICES, AT_A_TIME // (count // depth))
-        return Slabs(depth, min(thick, depth))
+        return Checked(Slabs(depth, min(thick, depth)), stored, network)
     if a_voxel > BYTES_A_VOXEL or settings.transport != "none":
         raise MemoryLimitError(
             f"Thickness, regions, transport and probabilities need {volume.name} in memory in one "
@@ -214,7 +239,30 @@ def check_volume(volume: Volume, settings: PhaseSettings) -> Slabs:
             f"{max(free, 0) / 1e9:.3g} GB are free. Leave them out, crop the volume or bin it."
         )
     how = settings.of_pores(0.0)
-    return plan_slabs(volume, dataclasses.replace(how, memory_budget=max(free / 1e9, 0.001)))
+    how = dataclasses.replace(how, memory_budget=max(free / 1e9, 0.001))
+    return Checked(plan_slabs(volume, how), stored, network)
+
+
+def _files_of(
+    volume: Volume, settings: PhaseSettings, open_network: OpenNetwork
+) -> tuple[Classifier | None, Network | None]:
+    """Return the stored classifier that is used, and the opened denoiser."""
+    if settings.strokes or not settings.classifier:
+        texture = settings.texture if settings.strokes else ""
+        return None, open_network(texture, volume) if texture else None
+    stored = load_classifier(settings.classifier)
+    if volume.n_spatial == 2 and not stored.by_slice:
+        raise InputError(
+            f"The classifier {settings.classifier} was trained in 3D, and {volume.name} is a "
+            "2D image. Train one with by_slice=True."
+        )
+    network = None if stored.network is None else open_network(stored.network, volume)
+    if network is not None and network.count != stored.textures:
+        raise InputError(
+            f"The classifier {settings.classifier} is damaged: its denoiser finds {network.count} "
+            f"features, and its trees need {stored.textures}. Copy the original file again."
+        )
+    return stored, network
 
 
 def _measure(work: Work, labels: Stack, count: int) -> Pass[BasinGraph]:

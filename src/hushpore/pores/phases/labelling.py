@@ -11,13 +11,7 @@ import numpy as np
 from scipy.ndimage import gaussian_filter1d
 
 from hushpore.base.errors import InputError
-from hushpore.pores.phases.classifier import (
-    DOUBT,
-    Classifier,
-    classes_of,
-    load_classifier,
-    painted_features,
-)
+from hushpore.pores.phases.classifier import DOUBT, Classifier, classes_of, painted_features
 from hushpore.pores.phases.features import COUNT, Extent
 from hushpore.pores.phases.forest import Forest
 from hushpore.pores.phases.settings import MOST
@@ -35,6 +29,7 @@ if TYPE_CHECKING:
     from hushpore.base.arrays import Float64s, Int64s, Mask, UInt8s
     from hushpore.base.events import Job
     from hushpore.pores.engine import Pass
+    from hushpore.pores.phases.features import Network
     from hushpore.pores.phases.settings import PhaseSettings
     from hushpore.pores.pipeline import Stages
     from hushpore.pores.slabs import Stack
@@ -279,33 +274,29 @@ def find_strokes(
     work: Work,
     settings: PhaseSettings,
     stages: Stages,
+    classifier: Classifier | None,
+    network: Network | None,
     classify: Callable[[Classifier], Rows] | None = None,
 ) -> Job:
     """Separate phases by a classifier, trained on strokes or stored; returns `Found`.
 
-    `classify`: as for `hushpore.pores.phases.job.measure_phases`.
+    `classifier`: the stored one; None to train one. `network`: finds further features. `classify`:
+    as for `hushpore.pores.phases.job.measure_phases`.
     """
     volume = work.volume
     values = GreyValues(volume, work.slabs, work.timer)
     # refuses values that are not finite
     _, histogram = yield from stages.run("reading", survey(values, True, work.threads), 0.1)
     known = None
-    if settings.strokes:
+    if classifier is None:
         strokes = volume.replace(volume.auxiliary_of(settings, "strokes"))
-        training = _train(work, values, GreyValues(strokes, work.slabs), settings)
+        training = _train(work, values, GreyValues(strokes, work.slabs), settings, network)
         known, classifier = yield from stages.run("training", training, 0.12)
-    else:
-        classifier = load_classifier(settings.classifier)
-        if volume.n_spatial == 2 and not classifier.by_slice:
-            raise InputError(
-                f"The classifier {settings.classifier} was trained in 3D, and {volume.name} is a "
-                "2D image. Train one with by_slice=True."
-            )
     labels, count = work.scratch.stack("labels", work.shape, np.uint8), len(classifier.names)
     kept = None
     if settings.probabilities:
         kept = np.zeros((count, *work.shape), np.uint8)
-    rows = classify(classifier) if classify else _rows(work, values, classifier, kept)
+    rows = classify(classifier) if classify else _rows(work, values, classifier, network, kept)
     classifying = _classify(work, rows, _mask_of(work, settings), labels)
     sample, doubtful = yield from stages.run("classifying", classifying, 0.3)
     assert histogram is not None  # asked for
@@ -326,14 +317,19 @@ def find_strokes(
 
 
 def _train(
-    work: Work, values: GreyValues, strokes: GreyValues, settings: PhaseSettings
+    work: Work,
+    values: GreyValues,
+    strokes: GreyValues,
+    settings: PhaseSettings,
+    network: Network | None,
 ) -> Pass[tuple[Int64s, Classifier]]:
     """Train a classifier; returns the values of the strokes too, in the order of the phases."""
     by_slice = settings.by_slice or work.volume.n_spatial == 2
     extent = Extent.of(work.spacing, by_slice)
-    parts: list[Any] = [(np.zeros((0, COUNT), np.float32), *np.zeros((2, 0), np.int64))]
+    textures = 0 if network is None else network.count
+    parts: list[Any] = [(np.zeros((0, COUNT + textures), np.float32), *np.zeros((2, 0), np.int64))]
     reads = values.read, strokes.read
-    for share, *part in painted_features(*reads, work.shape, extent, work.threads):
+    for share, *part in painted_features(*reads, work.shape, extent, work.threads, network):
         parts.append(part)
         yield 0.9 * share
     # in an order that does not depend on the boxes
@@ -342,14 +338,26 @@ def _train(
     features, labels = features[order], labels[order]
     known, classes = classes_of(labels)
     forest = Forest.grown(features, classes, work.threads)
-    spacing = tuple(map(float, work.spacing))
-    names = settings.named(known.size)
-    return known, Classifier(forest, names, by_slice, spacing, tuple(np.bincount(classes).tolist()))
+    return known, Classifier(
+        forest,
+        settings.named(known.size),
+        by_slice,
+        tuple(map(float, work.spacing)),
+        tuple(np.bincount(classes).tolist()),
+        None if network is None else network.stored,
+        textures,
+    )
 
 
-def _rows(work: Work, values: GreyValues, classifier: Classifier, kept: UInt8s | None) -> Rows:
+def _rows(
+    work: Work,
+    values: GreyValues,
+    classifier: Classifier,
+    network: Network | None,
+    kept: UInt8s | None,
+) -> Rows:
     """Classify row after row of boxes on this computer."""
-    first, how = 0, (work.threads, kept)
+    first, how = 0, (work.threads, network, kept)
     while first < work.shape[0]:
         found = yield from classifier.phases_of(values.read, work.shape, first, *how)
         yield first, found

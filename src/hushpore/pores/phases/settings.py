@@ -72,6 +72,15 @@ class PhaseSettings(Settings):
         path="file",
         more="Strokes",
     )
+    texture: str = option(
+        "",
+        "Model file of this scan's own denoiser (.safetensors; Denoise makes and saves it, slice "
+        "by slice). What it has learned about the scan helps where phases differ in their texture "
+        "or direction, and takes longer. The classifier keeps it for the next scan.",
+        label="Texture",
+        path="file",
+        more="Strokes",
+    )
     by_slice: bool = option(
         False,
         "Find the features of voxels slice by slice instead of in 3D: faster, and for slices that "
@@ -294,10 +303,11 @@ class PhaseSettings(Settings):
             if self.strokes and self.classifier:
                 reasons["classifier"] = "Not used: strokes are given."
             elif self.classifier:
-                reasons["by_slice"] = "Not used: stored with the classifier."
+                stored = "Not used: stored with the classifier."
+                reasons |= dict.fromkeys(("by_slice", "texture"), stored)
         else:
             why = "Only used with Strokes or a Classifier."
-            reasons |= dict.fromkeys(("by_slice", "probabilities"), why)
+            reasons |= dict.fromkeys(("texture", "by_slice", "probabilities"), why)
         if self.sample_mask:
             why = "Not used: a sample mask is given."
             reasons |= dict.fromkeys(("exterior", "ball_radius"), why)
