@@ -142,8 +142,7 @@ NOT_HERE = {
     ),
     "gpu_counts": "compiles kernels; what it counts, tests/pores/gpu/test_engine.py does",
     **dict.fromkeys(
-        ("denoise_real", "denoise_small_scans", "strokes_woven", "validation"),
-        "its scans are not in the repository",
+        ("denoise_real", "strokes_woven", "validation"), "its scans are not in the repository"
     ),
     "denoise_correlated": "compares diameters of pores, of which a tiny scan has none",
     **dict.fromkeys(

@@ -7,7 +7,7 @@ import pytest
 
 from hushpore import Volume
 from hushpore.base.formatting import readable_duration
-from hushpore.denoising.settings import SMALL_STEPS, DenoiseSettings, expected_time, store_timings
+from hushpore.denoising.settings import STEPS, DenoiseSettings, expected_time, store_timings
 
 
 def test_the_masked_fraction_is_given_in_pixels():
@@ -37,7 +37,7 @@ def test_the_run_time_is_estimated_from_the_last_run() -> None:
     volume = Volume(np.zeros((10, 100, 100), np.uint8))
     known = {"volume": volume, "timings": {"step": 0.1, "voxel": 1.25e-5, "rest": 5.0}}
     # the maximum number of steps, 100,000 voxels in 8 orientations, and the rest
-    most = readable_duration(0.1 * SMALL_STEPS + 15)
+    most = readable_duration(0.1 * STEPS + 15)
     hint = f"Up to {most} (at the last run's speed)."
     assert DenoiseSettings().hints(known)["steps"] == hint
     assert "About 25 s" in DenoiseSettings(steps=100).hints(known)["steps"]

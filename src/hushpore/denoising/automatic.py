@@ -31,6 +31,9 @@ if TYPE_CHECKING:
     from hushpore.scan.noise_model import NoiseModel
     from hushpore.scan.sample import Sample
 
+#: Default batch size for 2D and 3D: a step takes a fraction of a second on a CPU.
+BATCH = {2: 16, 3: 4}
+
 #: Channels of a network's top level. Three times as many steps gain more than twice as many
 #: channels (docs/notes/denoising-defaults.md). N2V has the number of its authors.
 FEATURES = {"r2r": 16, "n2n": 16, "n2v2": 16, "n2v": 32}

@@ -40,13 +40,8 @@ PATCH = 64
 #: Minimum edge of a training patch, in pixels: smaller ones are mostly border.
 LEAST_PATCH = 16
 
-#: Maximum number of training steps if neither steps nor a time limit is given, and default batch
-#: size in 2D and 3D: a step takes a fraction of a second on a CPU.
-STEPS, BATCH = 1500, {2: 16, 3: 4}
-
-#: Maximum number of voxels of a small scan, whose result takes a minute on two cores; its number of
-#: steps and batch size in 2D (docs/notes/denoising-defaults.md).
-SMALL, SMALL_STEPS, SMALL_BATCH = 500_000, 1300, 12
+#: Maximum number of training steps if neither steps nor a time limit is given.
+STEPS = 1500
 
 
 @dataclass(frozen=True)
@@ -60,8 +55,7 @@ class DenoiseSettings(Settings):
         None,
         "Number of training steps. More steps give a cleaner image, with diminishing returns. "
         f"Default: stops when training no longer improves the result, after at most {STEPS:,} "
-        f"steps ({SMALL_STEPS:,} in 2D up to {SMALL / 1e6:g} million voxels); with a time limit "
-        "only, as many steps as fit.",
+        "steps; with a time limit only, as many steps as fit.",
         label="Training steps",
         minimum=1,
         step=100,
@@ -238,8 +232,7 @@ class DenoiseSettings(Settings):
     )
     batch_size: int | None = option(
         None,
-        f"Number of patches in one training step. Default: {BATCH[2]} in 2D ({SMALL_BATCH} up to "
-        f"{SMALL / 1e6:g} million voxels), {BATCH[3]} in 3D.",
+        "Number of patches in one training step. Default: 16 in 2D, 4 in 3D.",
         minimum=1,
         maximum=1024,
         more="Training",
@@ -320,15 +313,6 @@ class DenoiseSettings(Settings):
         kind = {name: getattr(self, name) for name in names} | {"pair": bool(self.pair)}
         return " ".join(f"{name}={value}" for name, value in kind.items())
 
-    def longest_training(self, shape: Sequence[int]) -> tuple[int, int]:
-        """Return the maximum number of steps and the batch size for a volume's shape.
-
-        The number of steps is that without time limit.
-        """
-        is_small = self.dimensions == 2 and math.prod(shape) <= SMALL
-        steps, batch = (SMALL_STEPS, SMALL_BATCH) if is_small else (STEPS, BATCH[self.dimensions])
-        return self.steps or steps, self.batch_size or batch
-
     def orientations(self, shape: Sequence[int]) -> int:
         """Return the number of orientations of test-time augmentation for a volume's shape."""
         is_augmented = self.test_time_augmentation
@@ -363,7 +347,7 @@ class DenoiseSettings(Settings):
             return {}
         predicted = self.orientations(volume.shape) * math.prod(volume.shape)
         rest = predicted * timings["voxel"] + timings["rest"]
-        limited_by, training = "steps", self.longest_training(volume.shape)[0] * timings["step"]
+        limited_by, training = "steps", (self.steps or STEPS) * timings["step"]
         if self.model:
             limited_by, training = "model", 0.0
         elif self.time_budget is not None and (self.steps is None or training > self.time_budget):

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from hushpore.base.errors import InputError
-from hushpore.denoising.settings import BATCH, SMALL_BATCH, SMALL_STEPS, STEPS, DenoiseSettings
+from hushpore.denoising.settings import STEPS, DenoiseSettings
 from hushpore.denoising.training.schedule import (
     COOL_DOWN,
     PARTS,
@@ -20,32 +20,28 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-#: Shape of a volume that is not small.
-LARGE = (100, 100, 100)
-
-
 def test_without_a_budget_the_steps_alone_decide() -> None:
-    schedule = Schedule.of(DenoiseSettings(steps=3), LARGE)
+    schedule = Schedule.of(DenoiseSettings(steps=3))
     assert [schedule.fraction_done(step, 1e9) for step in range(4)] == [0, 1 / 3, 2 / 3, 1]
     assert schedule.record([0, 333_333, 666_667]) is None
 
 
 def test_with_a_budget_whichever_is_further_decides() -> None:
-    schedule = Schedule.of(DenoiseSettings(steps=10, time_budget=100), LARGE)
+    schedule = Schedule.of(DenoiseSettings(steps=10, time_budget=100))
     assert schedule.fraction_done(5, 10) == 0.5
     assert schedule.fraction_done(5, 70) == 0.7
     assert schedule.fraction_done(6, 99.99999) == 1.0
 
 
 def test_a_time_limit_alone_is_used_to_its_end() -> None:
-    schedule = Schedule.of(DenoiseSettings(time_budget=100), LARGE)
+    schedule = Schedule.of(DenoiseSettings(time_budget=100))
     assert schedule.fraction_done(1_000_000, 99) < 1
     assert schedule.fraction_done(10, 100) == 1
     assert schedule.ending(10) == "time limit reached"
 
 
 def test_with_neither_the_curve_ends_it_and_the_rate_still_comes_down() -> None:
-    schedule = Schedule.of(DenoiseSettings(), LARGE)
+    schedule = Schedule.of(DenoiseSettings())
     flat = [(step, 1.0) for step in range(25, 401, 25)]
     ended = schedule.given(flat, noise=None)
     assert ended.plateau is not None
@@ -66,7 +62,7 @@ def test_with_neither_the_curve_ends_it_and_the_rate_still_comes_down() -> None:
 
 
 def test_a_curve_that_goes_on_falling_ends_with_the_most_steps() -> None:
-    schedule = Schedule.of(DenoiseSettings(), LARGE)
+    schedule = Schedule.of(DenoiseSettings())
     steep = [(step, 100.0 / step) for step in range(25, STEPS + 1, 25)]
     schedule = schedule.given(steep, noise=None)
     assert schedule.fraction_done(STEPS - 1, 0) < 1
@@ -74,26 +70,15 @@ def test_a_curve_that_goes_on_falling_ends_with_the_most_steps() -> None:
     assert schedule.ending(STEPS) == "maximum number of steps"
 
 
-def test_small_scans_have_fewer_steps_unless_steps_are_given() -> None:
-    assert DenoiseSettings().longest_training((512, 512)) == (SMALL_STEPS, SMALL_BATCH)
-    assert DenoiseSettings().longest_training((40, 64, 64)) == (SMALL_STEPS, SMALL_BATCH)
-    assert DenoiseSettings().longest_training((3, 512, 512)) == (STEPS, BATCH[2])
-    assert DenoiseSettings(dimensions=3).longest_training((40, 64, 64)) == (STEPS, BATCH[3])
-    given = DenoiseSettings(steps=1500, batch_size=2)
-    assert given.longest_training((512, 512)) == (1500, 2)
-    assert Schedule.of(DenoiseSettings(), (512, 512)).fraction_done(SMALL_STEPS, 0) == 1
-    assert Schedule.of(DenoiseSettings(time_budget=9), (512, 512)).steps > STEPS
-
-
 def test_a_course_that_time_has_cut_is_taken_again(tmp_path: Path) -> None:
-    first = Schedule.of(DenoiseSettings(steps=1000, time_budget=7), LARGE)
+    first = Schedule.of(DenoiseSettings(steps=1000, time_budget=7))
     spent = [0, 1.1, 2.5, 3.0, 6.9]
     taken = [first.fraction_done(step, seconds) for step, seconds in enumerate(spent)]
     kept = first.record([round(PARTS * share) for share in taken])
     record = {"jobs": [{"job": "denoise", "training": kept}, {"job": "pores"}]}
     (tmp_path / "result.json").write_text(json.dumps(record))
     path = str(tmp_path / "result.json")
-    again = Schedule.of(DenoiseSettings(steps=1000, time_budget=2, repeat=path), LARGE)
+    again = Schedule.of(DenoiseSettings(steps=1000, time_budget=2, repeat=path))
     assert [again.fraction_done(step, 50.0 * step) for step in range(5)] == taken
     assert again.fraction_done(5, 0) == 1.0
     assert again.record([round(PARTS * share) for share in taken]) == kept
@@ -103,7 +88,7 @@ def test_a_training_that_was_stopped_keeps_only_how_far_it_went(tmp_path: Path) 
     kept = Schedule(1000).record([0, 1000, 2000])
     assert kept == {"steps": 3, "shares": ""}
     (tmp_path / "a.json").write_text(json.dumps({"job": "denoise", "training": kept}))
-    again = Schedule.of(DenoiseSettings(steps=1000, repeat=str(tmp_path / "a.json")), LARGE)
+    again = Schedule.of(DenoiseSettings(steps=1000, repeat=str(tmp_path / "a.json")))
     assert [again.fraction_done(step, 9) for step in range(4)] == [0, 0.001, 0.002, 1.0]
 
 
@@ -123,9 +108,9 @@ def test_numbers_are_packed_small_and_come_back() -> None:
 def test_what_holds_no_course_is_refused(tmp_path: Path, text: str) -> None:
     (tmp_path / "a.json").write_text(text)
     with pytest.raises(InputError, match=r"is not|is incomplete"):
-        Schedule.of(DenoiseSettings(repeat=str(tmp_path / "a.json")), LARGE)
+        Schedule.of(DenoiseSettings(repeat=str(tmp_path / "a.json")))
 
 
 def test_a_record_that_is_gone_is_named(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"none\.json cannot be read"):
-        Schedule.of(DenoiseSettings(repeat=str(tmp_path / "none.json")), LARGE)
+        Schedule.of(DenoiseSettings(repeat=str(tmp_path / "none.json")))

@@ -43,6 +43,7 @@ from hushpore.denoising.trained_model import (
 from hushpore.denoising.training.schedule import (
     CHECK_INTERVAL,
     ENDLESS,
+    Schedule,
     learning_rate,
     pack,
     to_parts,
@@ -61,7 +62,6 @@ if TYPE_CHECKING:
     from hushpore.denoising.plane_reader import PlaneReader, Scale
     from hushpore.denoising.settings import DenoiseSettings
     from hushpore.denoising.trained_model import Model
-    from hushpore.denoising.training.schedule import Schedule
     from hushpore.denoising.training.step import BatchSampler
     from hushpore.device.backend import Backend
     from hushpore.device.timing import StageTimer
@@ -80,8 +80,7 @@ _AROUND = 8
 class TrainingLoop:
     """The loop of one training, and its state."""
 
-    settings: DenoiseSettings  # rate, seed
-    schedule: Schedule  # how far it is at each step, as the settings ask for
+    settings: DenoiseSettings  # steps, rate, time budget, seed
     backend: Backend
     timer: StageTimer
     images: Callable[[int], Images]  # returns the training images of a step
@@ -89,7 +88,6 @@ class TrainingLoop:
     dtype: torch.dtype  # number format of the network
     # returns the `PreviewSlice` at a position on the volume's leading axes; None: the middle slice
     read_preview_slice: Callable[[tuple[int, ...] | None], PreviewSlice]
-    preview_slice: PreviewSlice  # what previews show
     to_model: Callable[[UNet], Model]  # makes a `Model` from a network
     # makes a `Batch` from a step and `Learner.patch_losses`
     to_batch: Callable[[int, Float32s], Batch]
@@ -99,9 +97,15 @@ class TrainingLoop:
     # whether all validations use the same patches, which early stopping needs
     is_comparable: bool = True
     notes: list[Note] = field(default_factory=list)  # what was said
+    schedule: Schedule = field(init=False)  # how far it is at each step, as the settings ask for
+    preview_slice: PreviewSlice = field(init=False)  # what previews show
     ended: str = field(default="", init=False)  # what has ended it, in words
     _wanted: tuple[int, ...] | None = field(default=None, init=False)
     _seen: tuple[int, ...] | None = field(default=None, init=False)
+
+    def __post_init__(self) -> None:
+        self.schedule = Schedule.of(self.settings)
+        self.preview_slice = self.read_preview_slice(None)
 
     def start(self, architecture: Architecture) -> TrainingState:
         """Return the state before the first step."""

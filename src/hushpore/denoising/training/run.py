@@ -18,7 +18,7 @@ from hushpore.base.errors import MemoryLimitError
 from hushpore.base.events import Batch, Job, Note, Progress, mapped
 from hushpore.base.formatting import readable_count, readable_percent
 from hushpore.base.provenance import fingerprint
-from hushpore.denoising.automatic import architecture_for, masked_share
+from hushpore.denoising.automatic import BATCH, architecture_for, masked_share
 from hushpore.denoising.images import Images, TrainingRegions, has_regions, regions_fingerprint
 from hushpore.denoising.inference.volumes import FREE_SHARE, IMAGES_SHARE
 from hushpore.denoising.pairs import Noise2Noise, Recorruption
@@ -71,8 +71,7 @@ class Training:
         Returns: `TrainingOutcome`.
         """
         task, workplace = self.task, self.workplace
-        _, asked = task.settings.longest_training(task.volume.shape)
-        count = asked
+        count = asked = task.settings.batch_size or BATCH[task.settings.dimensions]
         while True:
             checkpoint = self._checkpoint(asked)
             if checkpoint is not None and checkpoint.exists:
@@ -117,11 +116,10 @@ class Training:
         noise, drawn, maker = None, self.method.noise, batches.pair_maker
         if drawn is not None and maker is not None:
             noise = float(drawn.deviation**2 / self.scale.std[0] ** 2 * maker.target_variance)
-        schedule = Schedule.of(task.settings, task.volume.shape)
         loop = TrainingLoop(
-            task.settings, schedule, workplace.backend, log.timer, images, batches, workplace.dtype,
-            partial(read_preview_slice, *volume), read_preview_slice(*volume, None), self._to_model,
-            partial(self._to_batch, blocks), TRAINING_SHARE, noise, blocks is None,
+            task.settings, workplace.backend, log.timer, images, batches, workplace.dtype,
+            partial(read_preview_slice, *volume), self._to_model, partial(self._to_batch, blocks),
+            TRAINING_SHARE, noise=noise, is_comparable=blocks is None,
         )  # fmt: skip
         state = loop.start(
             architecture_for(task.volume, task.settings, self.method.name, task.arrangement)
@@ -136,10 +134,10 @@ class Training:
         if is_full:
             steps = readable_count(state.step, "step")
             yield log.note(f"Training ended after {steps}: {loop.ended}.", warning=False)
-        kept = loop.schedule.record(state.shares)
+        schedule = loop.schedule.record(state.shares)
         outcome = TrainingOutcome(
             self._to_model(state.learner.average), state.curves, state.step, state.elapsed,
-            kept, loop.ended,
+            schedule, loop.ended,
         )  # fmt: skip
         if (share := outcome.model.network.input_share) > NOTABLE_SHARE:
             yield log.note(_input_share_note(share, task, outcome, is_full), False, "result")
@@ -231,7 +229,7 @@ def advice_after(task: Task, outcome: TrainingOutcome) -> str:
     """Return advice for an unsatisfactory result; empty if the user chose a shorter training."""
     if task.trained is not None:
         return " The model was trained on another scan: train on this one."
-    if outcome.steps < Schedule.of(task.settings, task.volume.shape).steps:
+    if outcome.steps < Schedule.of(task.settings).steps:
         # the user stopped or limited the training, or more steps would not help
         return ""
     return " Train longer (steps)."

@@ -18,6 +18,7 @@ import numpy as np
 
 from hushpore.base.errors import InputError
 from hushpore.base.formatting import read_text
+from hushpore.denoising.settings import STEPS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -105,15 +106,13 @@ class Schedule:
     plateau: int | None = None  # step at which the validation loss had levelled off
 
     @classmethod
-    def of(cls, settings: DenoiseSettings, shape: Sequence[int]) -> Schedule:
-        """Return the schedule for settings and the shape of a volume.
+    def of(cls, settings: DenoiseSettings) -> Schedule:
+        """Return the schedule for settings.
 
         Raises InputError if the record of the run to reproduce has no schedule.
         """
         is_open = settings.steps is None and settings.time_budget is None
-        steps, _ = settings.longest_training(shape)
-        if settings.time_budget is not None and settings.steps is None:
-            steps = ENDLESS
+        steps = settings.steps or (STEPS if is_open else ENDLESS)
         if settings.repeat:
             return _read(Path(settings.repeat).expanduser(), steps)
         return cls(steps, settings.time_budget, is_open=is_open)
