@@ -235,6 +235,22 @@ def address(start_workers: Callable[[int], Any]) -> str:
     return str(start_workers(1).scheduler_address)
 
 
+@pytest.fixture(scope="session")
+def smooth_and_rough() -> Callable[..., np.ndarray]:
+    """Make noise that is smooth on the left and rough on the right, of one mean grey value."""
+    from scipy.ndimage import gaussian_filter
+
+    def make(shape: tuple[int, int, int], seed: int = 0) -> np.ndarray:
+        rng = np.random.default_rng(seed)
+        rough = rng.normal(0, 30, shape)
+        smooth = gaussian_filter(rng.normal(size=shape), 2.5)
+        is_left = np.indices(shape)[2] < shape[2] // 2
+        grey = 1000 + np.where(is_left, 30 * smooth / smooth.std(), rough)
+        return np.rint(grey).astype(np.uint16)
+
+    return make
+
+
 @pytest.fixture
 def rng() -> np.random.Generator:
     return np.random.default_rng(0)

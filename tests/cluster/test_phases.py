@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 import torch
-from scipy.ndimage import gaussian_filter
 
 import hushpore
 from hushpore import InputError, Volume
@@ -22,6 +21,7 @@ from hushpore.pores.phases.settings import PhaseSettings
 from hushpore.runs.rerun import rerun
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from distributed import Client
@@ -30,13 +30,8 @@ SHAPE = (54, 30, 34)
 
 
 @pytest.fixture(scope="module")
-def scan() -> Volume:
-    """Noise that is smooth on the left and rough on the right, of one mean grey value."""
-    rng = np.random.default_rng(0)
-    rough = rng.normal(0, 30, SHAPE)
-    smooth = gaussian_filter(rng.normal(size=SHAPE), 2.5)
-    grey = 1000 + np.where(np.indices(SHAPE)[2] < 17, 30 * smooth / smooth.std(), rough)
-    return Volume(np.rint(grey).astype(np.uint16), spacing=2.0, unit="um", name="scan")
+def scan(smooth_and_rough: Callable[..., np.ndarray]) -> Volume:
+    return Volume(smooth_and_rough(SHAPE), spacing=2.0, unit="um", name="scan")
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 from click.testing import CliRunner
-from scipy.ndimage import gaussian_filter
 
 import hushpore
 from hushpore import InputError, Volume
@@ -27,6 +26,7 @@ from hushpore.runs.rerun import rerun
 from hushpore.runs.result_folder import write_result
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from hushpore.pores.phases.result import Phases
@@ -34,18 +34,9 @@ if TYPE_CHECKING:
 SHAPE = (50, 40, 44)
 
 
-def made(seed: int) -> np.ndarray:
-    """Noise that is smooth on the left and rough on the right, of one mean grey value."""
-    rng = np.random.default_rng(seed)
-    rough = rng.normal(0, 30, SHAPE)
-    smooth = gaussian_filter(rng.normal(size=SHAPE), 2.5)
-    grey = 1000 + np.where(np.indices(SHAPE)[2] < 22, 30 * smooth / smooth.std(), rough)
-    return np.rint(grey).astype(np.uint16)
-
-
 @pytest.fixture(scope="module")
-def scan() -> Volume:
-    return Volume(made(0), spacing=2.0, unit="um", name="scan")
+def scan(smooth_and_rough: Callable[..., np.ndarray]) -> Volume:
+    return Volume(smooth_and_rough(SHAPE), spacing=2.0, unit="um", name="scan")
 
 
 @pytest.fixture(scope="module")
@@ -57,11 +48,15 @@ def strokes() -> np.ndarray:
 
 
 @pytest.fixture(scope="module")
-def models(tmp_path_factory: pytest.TempPathFactory, scan: Volume) -> dict[str, str]:
+def models(
+    tmp_path_factory: pytest.TempPathFactory,
+    scan: Volume,
+    smooth_and_rough: Callable[..., np.ndarray],
+) -> dict[str, str]:
     """Denoisers of two scans, hardly trained."""
     folder, found = tmp_path_factory.mktemp("models"), {}
     how: dict[str, Any] = {"steps": 3, "patch_size": 16, "batch_size": 4, "device": "cpu"}
-    for name, values in {"own": scan.data, "other": made(1)}.items():
+    for name, values in {"own": scan.data, "other": smooth_and_rough(SHAPE, 1)}.items():
         model = hushpore.denoise(values[:9], method="n2v2", context=1, **how).model
         found[name] = str(model.save(folder / f"{name}.safetensors"))
     return found
@@ -108,7 +103,11 @@ def test_slabs_on_disk_give_the_labels_of_an_array(
 
 
 def test_a_result_is_repeated_and_its_network_used_on_another_scan(
-    scan: Volume, strokes: np.ndarray, models: dict[str, str], tmp_path: Path
+    scan: Volume,
+    smooth_and_rough: Callable[..., np.ndarray],
+    strokes: np.ndarray,
+    models: dict[str, str],
+    tmp_path: Path,
 ) -> None:
     def run(words: list[str]) -> None:
         done = CliRunner().invoke(command, words)
@@ -118,7 +117,7 @@ def test_a_result_is_repeated_and_its_network_used_on_another_scan(
     shutil.copy(models["own"], model)
     write_image(tmp_path / "scan.tif", scan)
     write_image(tmp_path / "strokes.tif", scan.as_labels(strokes, "strokes"))
-    write_image(tmp_path / "next.tif", scan.replace(made(2)))
+    write_image(tmp_path / "next.tif", scan.replace(smooth_and_rough(SHAPE, 2)))
     first = [str(tmp_path / "scan.tif"), "--strokes", str(tmp_path / "strokes.tif")]
     run(["phases", *first, "--texture", str(model), "-o", str(tmp_path / "first")])
     assert result_of(rerun(tmp_path / "first", tmp_path / "again")).identical

@@ -36,7 +36,7 @@ class TextureNetwork:
         File of a model that was trained on slices (.safetensors); or uint8, shape (bytes,), what
         `stored` gave.
     volume : Volume
-        2D or 3D, of which only axes and shape are used.
+        2D or 3D; only its axes and shape are used.
 
     Attributes
     ----------

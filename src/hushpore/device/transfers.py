@@ -190,7 +190,7 @@ class Transfers:
         return out
 
     def beside(self, copy: Callable[..., object], *arguments: Any) -> Future[object]:
-        """Copy in another thread, after earlier copies; `release` drops what has not begun."""
+        """Start a copy in another thread, after earlier ones; `release` drops those not begun."""
         if self._beside is None:
             self._beside = ThreadPoolExecutor(1, "hushpore downloads")
         return self._beside.submit(copy, *arguments)

@@ -61,7 +61,7 @@ class Classifier:
     painted : tuple of int
         Number of painted voxels of each phase.
     network : numpy.ndarray or None
-        uint8, shape (bytes,): the denoiser that finds further features, as it was stored.
+        uint8, shape (bytes,): a denoiser that finds further features; see `Network.stored`.
     textures : int
         Number of these features.
     """

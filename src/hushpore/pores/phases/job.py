@@ -82,8 +82,8 @@ class Checked(NamedTuple):
     """What the input of a job asks for."""
 
     slabs: Slabs  # on disk if memory is too small
-    classifier: Classifier | None = None  # the stored one; None if there is none, or none is used
-    network: Network | None = None  # finds features for the classifier, also for a new one
+    classifier: Classifier | None = None  # the stored one, if it is used
+    network: Network | None = None  # finds features, also for a new classifier
 
 
 def measure_phases(
@@ -247,9 +247,10 @@ def _files_of(
     volume: Volume, settings: PhaseSettings, open_network: OpenNetwork
 ) -> tuple[Classifier | None, Network | None]:
     """Return the stored classifier that is used, and the opened denoiser."""
+    if settings.strokes and settings.texture:
+        return None, open_network(settings.texture, volume)
     if settings.strokes or not settings.classifier:
-        texture = settings.texture if settings.strokes else ""
-        return None, open_network(texture, volume) if texture else None
+        return None, None
     stored = load_classifier(settings.classifier)
     if volume.n_spatial == 2 and not stored.by_slice:
         raise InputError(
