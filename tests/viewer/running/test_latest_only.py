@@ -2,6 +2,7 @@ import threading
 from functools import partial
 
 import pytest
+from qtpy.QtCore import QCoreApplication, QEvent
 
 from hushpore.base.events import Progress
 from hushpore.viewer.running.worker import LatestOnlyWorker
@@ -64,3 +65,17 @@ def test_what_goes_wrong_is_told_and_the_next_is_done(qtbot, newest):
     wait(qtbot, newest)
     assert "It fell over." in newest.came[0][1]
     assert newest.came[1] == ("second", 2)
+
+
+def test_an_end_that_arrives_after_the_owner_is_destroyed_is_dropped(qtbot, newest):
+    gate = threading.Event()
+    newest.submit(partial(give, 1, gate))
+    qtbot.waitUntil(lambda: bool(newest._running), timeout=SOON)
+    (worker,) = newest._running
+    gate.set()
+    # its end waits in the event loop now
+    assert worker.wait(60)
+    newest.deleteLater()
+    QCoreApplication.sendPostedEvents(newest, QEvent.Type.DeferredDelete)
+    qtbot.wait(50)
+    assert newest.came == []

@@ -308,6 +308,7 @@ class LatestOnlyWorker(QObject):
         self._name = name
         self._running: list[JobWorker] = []
         self._wanted: tuple[Callable[[], Job], object] | None = None
+        self._tag: object = None  # of the running job
         stop_on_destroy(self, self._running, 0.0)
         self._until_drawn = QTimer(self, singleShot=True, timeout=self._begin)
         self._until_drawn.start(UNTIL_DRAWN)
@@ -334,16 +335,23 @@ class LatestOnlyWorker(QObject):
     def _begin(self) -> None:
         if self._running or self._wanted is None or self._until_drawn.isActive():
             return
-        (make_job, tag), self._wanted = self._wanted, None
+        (make_job, self._tag), self._wanted = self._wanted, None
         worker = JobWorker(make_job, self._name)
         self._running.append(worker)
-        worker.returned.connect(partial(self._ended, self.returned, tag))
-        worker.failed.connect(partial(self._ended, self.failed, tag))
+        # methods alone: Qt calls them only as long as this object exists
+        worker.returned.connect(self._returned)
+        worker.failed.connect(self._failed)
         worker.cancelled.connect(self._ended)
         worker.start()
 
-    def _ended(self, signal: Any = None, *values: object) -> None:
+    def _returned(self, result: object) -> None:
+        self._ended(self.returned, result)
+
+    def _failed(self, problem: object) -> None:
+        self._ended(self.failed, problem)
+
+    def _ended(self, signal: Any = None, value: object = None) -> None:
         self._running.clear()
         if signal is not None:
-            signal.emit(*values)
+            signal.emit(self._tag, value)
         self._begin()
